@@ -238,6 +238,8 @@ async def enroll_contacts(request: ApiRequest) -> ApiResponse:
             break
         summary.enrolled += batch_result.enrolled
         summary.already_inside += batch_result.already_inside
+        summary.held_out += batch_result.held_out
+        summary.control_group += batch_result.control_group
         summary.frequency += batch_result.frequency
     data = {"enrolled": summary.enrolled}
     await commit(audit.record, request.caller, request.account_id, "flow_enroll", f"flow:{request.id}", data)

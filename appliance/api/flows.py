@@ -494,9 +494,11 @@ _add_transition(
     "Approve a flow in its current state, or as it was read.",
     lambda request: (lifecycle.approve, request.caller),
 )
+
+
 @ROUTES.add(
     "POST", "/flows/{id}/winner", scope="campaigns:send", body_type=ChooseBranch, response_type=SplitTestResult,
-    validate=validator(split_tests.check_choice, run=fetch), changes_sending=True,
+    validate=validator(split_tests.check_choice, run=fetch),
 )  # fmt: skip
 async def choose_flow_winner(request: ApiRequest) -> ApiResponse:
     """Choose the branch of a random split that all contacts take who come to it from now on, or go on with the test.

@@ -561,7 +561,20 @@ def build_spec() -> dict[str, Any]:
         ],
         "trigger": {
             "frequency": ["once", "every_time", {"min_gap_seconds": 86_400}],
-            "data": ["frequency", "where", "keywords", "tag", "path", "yearly", "offset_days", "at", "max_per_hour"],
+            "data": [
+                "frequency",
+                "where",
+                "keywords",
+                "tag",
+                "path",
+                "yearly",
+                "offset_days",
+                "at",
+                "max_per_hour",
+                "holdout",
+                "holdout_event",
+                "respect_control_group",
+            ],
         },
         "limits": {"steps": MAX_STEPS, "depth": MAX_DEPTH, "wait_seconds": MAX_SECONDS},
     }

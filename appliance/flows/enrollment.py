@@ -24,10 +24,11 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import Id
 from appliance.events import log as events_log
 from appliance.events.log import NewEvent
-from appliance.flows import entry_caps, event_effects, event_waits, run_ends, store, triggers
+from appliance.flows import entry_caps, event_effects, event_waits, holdouts, run_ends, store, triggers
 from appliance.flows.condition_limits import Budget, ConditionsTooSlow, pause_slow_flow, write_budget
 from appliance.flows.event_effects import Effect, EffectKind, Event
-from appliance.flows.triggers import TriggerSpec
+from appliance.flows.holdouts import CONTROL_GROUP, NO_HOLDOUT, Holdout
+from appliance.flows.triggers import HELD_OUT, TriggerSpec
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.disk_guard import to_storage_error
@@ -66,6 +67,7 @@ class OpenFlow(NamedTuple):
     frequency: str | int
     test: bool = False  # activated by a test key, so that it accepts test runs only
     max_per_hour: int = 0  # the number of runs that may begin in an hour, 0 for any number
+    holdout: Holdout = NO_HOLDOUT
 
 
 class Entrant(NamedTuple):
@@ -92,7 +94,8 @@ def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
     """Start a run for each entrant, in order, and count those that are refused.
 
     An entrant is refused if the contact is already in the flow, or if the frequency or `MAX_CHAIN_DEPTH` forbids it. A
-    refused entrant with an event is recorded as an ignored run. Test runs are separate from others and not limited by
+    refused entrant with an event is recorded as an ignored run, and so is the first entry of a contact that the holdout
+    group prevents. Test runs are separate from others and not limited by
     the frequency. A test flow drops entrants that are not tests, without counting them.
     """
     require_write_transaction()
@@ -113,7 +116,7 @@ def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
     db.executemany(
         _INSERT_IGNORED_RUN,
         [(*common, entrant.contact_id, entrant.event_id, entrant.depth, entrant.test, reason, now)
-         for entrant, reason in refused if entrant.event_id is not None],
+         for entrant, reason in _select_recorded(flow, refused)],
     ).fetchall()  # fmt: skip
     if started:
         _record_entries(flow, started, now)
@@ -121,6 +124,21 @@ def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
     for _, reason in refused:
         ignored[reason] = ignored.get(reason, 0) + 1
     return StartResult(len(started), ignored)
+
+
+def _select_recorded(flow: OpenFlow, refused: Sequence[tuple[Entrant, str]]) -> list[tuple[Entrant, str]]:
+    """Return the refused entrants to record: those with an event, and each contact of the holdout group once."""
+    held_out = [entrant.contact_id for entrant, reason in refused if reason == HELD_OUT]
+    recorded = holdouts.find_recorded(flow.flow_id, held_out)
+    selected = []
+    for entrant, reason in refused:
+        if reason != HELD_OUT:
+            if entrant.event_id is not None:
+                selected.append((entrant, reason))
+        elif entrant.contact_id not in recorded:
+            recorded.add(entrant.contact_id)
+            selected.append((entrant, reason))
+    return selected
 
 
 def _split_entrants(
@@ -148,6 +166,9 @@ def _split_entrants(
                 (contact_ids, flow.flow_id),
             )
         )
+    excluded = holdouts.find_excluded(
+        flow.account_id, flow.flow_id, flow.holdout, sorted({each.contact_id for each in entrants if not each.test})
+    )
     accepted: list[Entrant] = []
     refused: list[tuple[Entrant, str]] = []
     for entrant in entrants:
@@ -158,6 +179,8 @@ def _split_entrants(
             last_started.get(entrant.contact_id),
             now,
         )
+        if reason is None and not entrant.test:
+            reason = excluded.get(entrant.contact_id)
         if reason is not None:
             refused.append((entrant, reason))
             continue
@@ -351,8 +374,9 @@ def get_open_flow(flow_id: int) -> OpenFlow | None:
     account_id, name, version, test, event, segment_id, list_id, data = row
     start = TriggerSpec(event, segment_id, list_id, msgspec.json.decode(data))
     return OpenFlow(
-        account_id, flow_id, name, version, triggers.get_frequency(start), bool(test), start.data.get("max_per_hour", 0)
-    )
+        account_id, flow_id, name, version, triggers.get_frequency(start), bool(test),
+        start.data.get("max_per_hour", 0), holdouts.get_holdout(start.data),
+    )  # fmt: skip
 
 
 def _start_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:
@@ -438,6 +462,8 @@ class EnrollmentResult(Struct):
     frequency: Annotated[
         int, Meta(description="number of contacts that were in the flow before and cannot enter again")
     ] = 0
+    held_out: Annotated[int, Meta(description="number of contacts in the holdout group of the flow")] = 0
+    control_group: Annotated[int, Meta(description="number of contacts in the control group of the account")] = 0
 
 
 def resolve_contacts(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
@@ -496,4 +522,5 @@ def enroll(flow_id: int, contact_ids: Sequence[int], test: bool) -> EnrollmentRe
     if flow is None:
         return None
     result = start_runs(flow, [Entrant(contact_id, test=test or flow.test) for contact_id in contact_ids])
-    return EnrollmentResult(result.started, result.ignored.get(ALREADY_INSIDE, 0), result.ignored.get(FREQUENCY, 0))
+    reasons = (ALREADY_INSIDE, FREQUENCY, HELD_OUT, CONTROL_GROUP)
+    return EnrollmentResult(result.started, *(result.ignored.get(reason, 0) for reason in reasons))

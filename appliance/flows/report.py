@@ -16,7 +16,8 @@ from msgspec import Meta, Struct
 
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext
-from appliance.flows import document, jumps, split_results
+from appliance.flows import document, holdouts, jumps, split_results
+from appliance.flows.holdouts import FlowHoldout
 from appliance.flows.split_results import SplitTestResult
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import FINAL_STATUSES, STATUSES
@@ -157,6 +158,7 @@ class FlowReport(Struct):
     stats: Annotated[FlowStats, Meta(description="runs and messages of all time")]
     runs: Annotated[RunFigures, Meta(description="results of the runs that started in the period")]
     steps: Annotated[list[StepFigures], Meta(description="results by step, in the order of the flow")]
+    holdout: Annotated[FlowHoldout, Meta(description="the effect of the flow; null without a holdout group")] | None
 
 
 T = TypeVar("T")
@@ -263,6 +265,7 @@ def _count_report(flow: Flow, range_name: Range) -> FlowReport:
     return FlowReport(
         flow_id=flow.id, range=range_name, since=clock.iso(since) if since else None, stats=load_stats([flow])[flow.id],
         runs=_count_runs(flow, since, paths), steps=list(_count_steps(flow, since, paths)),
+        holdout=holdouts.measure(flow),
     )  # fmt: skip
 
 

@@ -160,9 +160,9 @@ def fill_payload(payload: Any, values: Mapping[str, Any]) -> bytes:
         if not isinstance(value, str) or "{" not in value:
             return value
         match = _ONE_VALUE.fullmatch(value)
-        found = _find_value(values, match[1]) if match else None
-        if found is not None and not isinstance(found, str):
-            return found
+        single_value = _find_value(values, match[1]) if match else None
+        if single_value is not None:
+            return single_value
         return merge.compile_template(value, "text").render(values, until)
 
     try:

@@ -21,6 +21,7 @@ from appliance.flows import (
     document,
     engine,
     enrollment,
+    holdouts,
     jumps,
     simulation_events,
     simulation_sandbox,
@@ -322,9 +323,14 @@ class _BulkSimulator:
         `days` is only copied into the result.
         """
         started, now = time.monotonic(), clock.now_ms()
-        open_flow = OpenFlow(self.flow.account_id, self.flow.id, self.flow.name, self.flow.version, "every_time")
+        spec = triggers.get_spec(Trigger.get(Trigger.flow == self.flow.id))
+        open_flow = OpenFlow(
+            self.flow.account_id, self.flow.id, self.flow.name, self.flow.version, "every_time",
+            holdout=holdouts.get_holdout(spec.data),
+        )  # fmt: skip
         if audience.entrants:
-            transactions.write(enrollment.start_runs, open_flow, audience.entrants)
+            result = transactions.write(enrollment.start_runs, open_flow, audience.entrants)
+            self._note_excluded(result.ignored)
         transactions.write(simulation_sandbox.close_entry, self.flow.id)
         runs = rows("SELECT id, contact_id FROM run WHERE flow_id = ? AND status = 'live'", (self.flow.id,))
         run_ids_json = json.dumps([row[0] for row in runs])
@@ -355,6 +361,25 @@ class _BulkSimulator:
                 break
             now = next_moment
         return self._build_result(audience, days, len(runs))
+
+    def _note_excluded(self, ignored: dict[str, int]) -> None:
+        """Add notes on the contacts who do not enter because of the holdout group or the control group."""
+        if held_out := ignored.get(triggers.HELD_OUT, 0):
+            self.notes.append(
+                ngettext(
+                    "%(num)s contact is in the holdout group of this flow and does not enter.",
+                    "%(num)s contacts are in the holdout group of this flow and do not enter.",
+                    held_out,
+                )
+            )
+        if controls := ignored.get(holdouts.CONTROL_GROUP, 0):
+            self.notes.append(
+                ngettext(
+                    "%(num)s contact is in the control group of the account and does not enter.",
+                    "%(num)s contacts are in the control group of the account and do not enter.",
+                    controls,
+                )
+            )
 
     def _settle(self, run_ids_json: str) -> None:
         for _ in range(50):

@@ -18,9 +18,10 @@ from appliance.core.errors import Invalid, RecipientRejected, SenderRejected
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.flows import enrollment, simulation_events, simulation_timeline, triggers
+from appliance.flows import enrollment, holdouts, simulation_events, simulation_timeline, triggers
 from appliance.flows.document import walk
 from appliance.flows.enrollment import Entrant, OpenFlow
+from appliance.flows.holdouts import NO_HOLDOUT
 from appliance.flows.simulation_timeline import RenderedMessage, SplitReason
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.sending.messages import queue
@@ -150,6 +151,8 @@ _REFUSALS = {
     ),
     enrollment.ALREADY_INSIDE: gettext_noop("the contact is already in this flow"),
     enrollment.TOO_DEEP: gettext_noop("flows triggered each other too many times"),
+    triggers.HELD_OUT: gettext_noop("the contact is in the holdout group of this flow"),
+    holdouts.CONTROL_GROUP: gettext_noop("the contact is in the control group of the account"),
 }  # fmt: skip
 
 
@@ -197,13 +200,17 @@ def enter_flow(flow: Flow, contact_id: int, overrides: Mapping[str, Any], now: i
             )
         ]
     )
-    open_flow = OpenFlow(flow.account_id, flow.id, flow.name, flow.version, triggers.get_frequency(spec))
+    # Whether a contact is held out follows from its id, and a sample contact has none in reality.
+    holdout = holdouts.get_holdout(spec.data) if contact_id < FIRST_SANDBOX_ID else NO_HOLDOUT
+    open_flow = OpenFlow(
+        flow.account_id, flow.id, flow.name, flow.version, triggers.get_frequency(spec), holdout=holdout
+    )
     entrant = Entrant(contact_id, event_id)
     result = enrollment.start_runs(open_flow, [entrant])
     if not result.started:
         refusals = [gettext(_REFUSALS[reason]) if reason in _REFUSALS else reason for reason in result.ignored]
         notes += [gettext("In reality, the contact would not enter: %(reason)s.", reason=reason) for reason in refusals]
-        enrollment.start_runs(open_flow._replace(frequency="every_time"), [entrant])
+        enrollment.start_runs(open_flow._replace(frequency="every_time", holdout=NO_HOLDOUT), [entrant])
     run_id = scalar(
         "SELECT id FROM run WHERE flow_id = ? AND contact_id = ? AND status = 'live'", (flow.id, contact_id)
     )

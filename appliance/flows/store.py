@@ -557,7 +557,8 @@ def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
     """Save the trigger of a flow; return whether it changed.
 
     If an active flow gets a trigger with another event, or a changed date trigger, only later events start the flow.
-    With another limit of entries an hour, the next contacts begin at once again.
+    With another limit of entries an hour, the next contacts begin at once again. Another holdout group is
+    measured anew.
     """
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.get_spec(row) == spec:
@@ -565,6 +566,9 @@ def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
     values = {**spec._asdict(), "data": dict(spec.data), "updated_at": clock.now_ms()}
     if row.data.get("max_per_hour") != spec.data.get("max_per_hour"):
         values["entry_places"] = entry_caps.clear_plan(row.entry_places)
+    if row.data.get("holdout") != spec.data.get("holdout"):
+        # Another share is another group, which is measured from now on.
+        values["held_since"] = clock.now_ms()
     Trigger.update(**values).where(Trigger.id == row.id).execute()
     if flow.status == "active" and (row.event != spec.event or spec.event == triggers.DATE):
         triggers.restart_listening(flow.id)

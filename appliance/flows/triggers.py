@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, Unavailable
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EventName, Id, read_partial, sent_fields
+from appliance.events import log as events_log
 from appliance.flows.condition_limits import Budget, ConditionsTooSlow
 from appliance.flows.entry_caps import MAX_ENTRIES
 from appliance.sending.sms import keywords
@@ -60,6 +62,12 @@ _ONCE_BY_DEFAULT = frozenset({"contact_add", "list_add", "segment_enter"})
 DEFAULT_TIME_OF_DAY = "09:00"
 _SELECT_MIRRORED_SEGMENT = "SELECT segment_id FROM contact_list WHERE id = ?"
 TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+# The share of contacts that a holdout group may have.
+MIN_HOLDOUT, MAX_HOLDOUT = 0.01, 0.5
+# The reason of an entry that the holdout group prevented.
+HELD_OUT = "held_out"
+# The keys of a trigger's data that say how many contacts enter how often, not which.
+_ENTRY_KEYS = ("frequency", "max_per_hour", "holdout", "holdout_event", "respect_control_group")
 _MAX_GAP_SECONDS = 10 * 366 * 86_400
 MAX_OFFSET_DAYS = 3660
 _MAX_KEYWORDS, _MAX_KEYWORD_CHARACTERS = 100, 160
@@ -139,7 +147,7 @@ def asks_about_event_data(spec: TriggerSpec) -> bool:
 def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
     """Return whether two triggers are equal, apart from how often a contact may enter."""
     without_frequency = [
-        spec._replace(data={key: value for key, value in spec.data.items() if key not in ("frequency", "max_per_hour")})
+        spec._replace(data={key: value for key, value in spec.data.items() if key not in _ENTRY_KEYS})
         for spec in (first, other)
     ]
     return without_frequency[0] == without_frequency[1]
@@ -284,23 +292,39 @@ def _check_path(value: Any) -> str | None:
     return None if isinstance(value, str) and find_date_source(value) is not None else "is invalid"
 
 
-_DATA_CHECKS = {
+def _check_holdout(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return "is not a number"
+    if value < MIN_HOLDOUT:
+        return f"must be greater than or equal to {MIN_HOLDOUT}"
+    return None if value <= MAX_HOLDOUT else f"must be less than or equal to {MAX_HOLDOUT}"
+
+
+def _check_event_name(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return "is invalid"
+    return None if value in events_log.RESERVED_NAMES else events_log.find_name_error(value)
+
+
+_DATA_CHECKS: dict[str, Callable[[Any], str | None]] = {
     "frequency": _check_frequency, "tag": write.find_tag_error,
     "offset_days": check_integer(-MAX_OFFSET_DAYS, MAX_OFFSET_DAYS), "max_per_hour": check_integer(1, MAX_ENTRIES),
     "yearly": lambda value: None if isinstance(value, bool) else "is invalid",
     "at": lambda value: None if isinstance(value, str) and TIME_OF_DAY.fullmatch(value) else "is invalid",
-    "path": _check_path,
+    "path": _check_path, "holdout": _check_holdout, "holdout_event": _check_event_name,
+    "respect_control_group": lambda value: None if isinstance(value, bool) else "is invalid",
 }  # fmt: skip
 
 
 # Ignored runs record events that matched a trigger but started nothing. They are deleted at the same age as events,
-# because a contact that is in the flow may cause one every minute.
+# because a contact that is in the flow may cause one every minute. Those of the holdout group stay: a contact has one,
+# and the effect of the flow is measured from them.
 
 _PRUNE_BATCH_SIZE = 400
 _PRUNE_PAUSE_SECONDS = 0.005
 _DELETE_IGNORED_RUNS = (
     f"DELETE FROM run WHERE id IN (SELECT id FROM run INDEXED BY run_ended WHERE flow_id = ? AND status = 'ignored' "
-    f"AND created_at < ? LIMIT {_PRUNE_BATCH_SIZE})"
+    f"AND exit_reason IS NOT '{HELD_OUT}' AND created_at < ? LIMIT {_PRUNE_BATCH_SIZE})"
 )
 
 

@@ -267,6 +267,12 @@ def _split_tests(handle: Any) -> None:
         database.create_tables([models.SplitTest], safe=False)
 
 
+def _flow_holdouts(handle: Any) -> None:
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(trigger)").fetchall()}
+    if "held_since" not in columns:
+        handle.execute("ALTER TABLE trigger ADD COLUMN held_since INTEGER")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -275,6 +281,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _flow_replays,
     _utm,
     _split_tests,
+    _flow_holdouts,
 )  # fmt: skip
 
 

@@ -330,3 +330,26 @@ def test_errors_of_a_test(api: Client) -> None:
         "steps[3].event_name": ["is only allowed with another value of metric"],
         "steps[3].decided_by": ["is not included in the list"],
     }  # fmt: skip
+
+
+def test_a_holdout_group_of_a_flow(api: Client) -> None:
+    """Part of those who would enter is held out and listed; the report compares the groups."""
+    trigger = {"event": "held_start", "data": {"holdout": 0.5, "holdout_event": "order_paid"}}
+    flow = api.post("/flows", {"trigger": trigger, "steps": [{"duration": 60}], "status": "active"}).expect(201)
+    assert flow["trigger"]["data"] == trigger["data"]
+    contacts = [api.post("/contacts", {"email": f"held{index}@example.org"}).expect(201)["id"] for index in range(20)]
+    enrolled = api.post(f"/flows/{flow['id']}/enroll", {"contact_ids": contacts}).expect(200)
+    assert enrolled["enrolled"] + enrolled["held_out"] == 20 and 0 < enrolled["held_out"] < 20
+    listed = api.get(f"/flows/{flow['id']}/runs", status="ignored", reason="held_out").expect(200)
+    assert len(listed) == enrolled["held_out"]
+    figures = api.get(f"/flows/{flow['id']}/report").expect(200)["holdout"]
+    assert (figures["share"], figures["event"], figures["held_out"]) == (0.5, "order_paid", enrolled["held_out"])
+    held = {"contact_id": listed[0]["contact_id"]}
+    notes = api.post(f"/flows/{flow['id']}/simulate", held).expect(200)["notes"]
+    assert "In reality, the contact would not enter: the contact is in the holdout group of this flow." in notes
+    wrong = {"event": "x", "data": {"holdout": 0.6, "holdout_event": "No Name", "respect_control_group": "yes"}}
+    assert api.post("/flows", {"trigger": wrong}).expect(422)["validation_errors"] == {
+        "trigger.data.holdout": ["must be less than or equal to 0.5"],
+        "trigger.data.holdout_event": ["is invalid"],
+        "trigger.data.respect_control_group": ["is invalid"],
+    }

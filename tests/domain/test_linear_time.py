@@ -17,7 +17,7 @@ from appliance.core import addresses, validation
 from appliance.imports import cells, people
 from appliance.sending.delivery import safe_http
 from appliance.storage.models import Template
-from ui.forms import flow_forms
+from ui.forms import line_fields
 
 MARKS = "\u0301\u0316\u0327\u0344\u3099"
 MANY = 30_000
@@ -98,7 +98,7 @@ def test_name_before_email(cell: str, name: str | None) -> None:
 )
 def test_lines_of_names_and_values(line: str, pairs: dict[str, object]) -> None:
     """The first colon or equals sign of a line ends its name."""
-    assert flow_forms.parse_lines(line, "data") == pairs
+    assert line_fields.parse_lines(line, "data") == pairs
 
 
 def test_a_rich_text_is_sanitized_once_for_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,3 +222,34 @@ def test_kills_while_the_winner_of_a_test_is_taken(
     last_drawn = rows.query(f"SELECT max(id) FROM step_visit WHERE action_id = {split_id} AND reason IS NULL")[0][0]
     assert not taken or (taken == [(winner,)] and first_taken > last_drawn)
     figures.note(size=300, kills=2, **reasons)
+
+
+def test_kills_while_contacts_are_held_out(
+    relayed: StartRelayed, clock: TestClock, figures: Figures, seed: int
+) -> None:
+    """Each contact enters once or is recorded once as held out, and the groups of a repeated trigger are the same."""
+    server = relayed(clock=clock)
+    api, rows = server.client(validate=False), Rows(server, clock)
+    list_id = create_list(api, 400)
+    contacts = [contact["id"] for contact in _list_all(api, list_id)]
+    trigger = {"event": "went_in", "data": {"holdout": 0.4, "frequency": "once"}}
+    flow = api.post("/flows", {"name": "Held", "trigger": trigger, "steps": [{"duration": 60}]}).expect(201)["id"]
+    api.post(f"/flows/{flow}/activate").expect(200)
+    rng = random.Random(seed)
+    for turn in range(2):
+        for start in range(0, 400, 100):
+            events = [{"event": "went_in", "contact_id": number} for number in contacts[start : start + 100]]
+            api.post("/events/batch", {"events": events}).expect(200)
+        if not turn:
+            rows.wait_for(rng.randrange(10, 300), f"run WHERE flow_id = {flow}")
+        server.kill()
+        server.start()
+        rows.wait_for(400, f"run WHERE flow_id = {flow} AND exit_reason IS NOT 'frequency'")
+    last = rows.query("SELECT max(id) FROM event WHERE event = 'went_in'")[0][0]
+    rows.wait_for(1, f"cursor WHERE name = 'flows' AND event_id >= {last}")
+    held_out = rows.count(f"run WHERE flow_id = {flow} AND exit_reason = 'held_out'")
+    counts = rows.query(
+        "SELECT count(*), count(DISTINCT contact_id) FROM run WHERE status <> 'ignored' OR exit_reason = 'held_out'"
+    )
+    assert counts == [(400, 400)] and 100 < held_out < 220
+    figures.note(size=400, kills=2, held_out=held_out)

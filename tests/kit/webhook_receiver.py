@@ -125,7 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         time.sleep(response["seconds"])
         record = {
-            "method": self.command, "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()},
+            "method": self.command, "path": self.path,
+            "headers": {name.lower(): value for name, value in self.headers.items()},
             "body": base64.b64encode(body).decode(), "answered": response["status"],
         }  # fmt: skip
         # Logged before the response, so that no accepted request is missing; appending a short line is atomic

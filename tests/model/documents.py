@@ -128,8 +128,15 @@ def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[
         | ({"data": {"frequency": often}} if often else {}),
         st.sampled_from(["list_add", "list_remove"]), st.sampled_from(lists), frequency,
     )  # fmt: skip
+    by_client, by_list = (
+        st.builds(lambda trigger, held: trigger | {"data": trigger.get("data", {}) | held}, each, holdouts)
+        for each in (by_client, by_list)
+    )
     by_flows = st.sampled_from([{"event": name} for name in ("email_sent", "email_skipped", "flow_exit", "flow_enter")])
     return by_client if by_client_alone else st.one_of(by_client, by_list, by_flows)
+
+
+holdouts = st.sampled_from([{}, {}, {"holdout": 0.5}])
 
 
 def documents(lists: list[int], by_client: bool = False) -> st.SearchStrategy[dict[str, Any]]:

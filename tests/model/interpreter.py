@@ -39,6 +39,7 @@ class Flow(NamedTuple):
     where: tuple[Any, ...] = ()
     frequency: str | int = "every_time"  # a number is the minimum of hours between two starts
     goal: str | None = None
+    held_out: frozenset[int] = frozenset()  # the numbers of the contacts whom its holdout group keeps out
 
 
 class Event(NamedTuple):
@@ -85,6 +86,7 @@ class Contact(NamedTuple):
     past: tuple[Event, ...] = ()
     runs: tuple[Run, ...] = ()
     mails: tuple[Mail, ...] = ()
+    number: int = 0  # its number in the example
 
 
 def next_states(contact: Contact, flows: Mapping[int, Flow], now: int) -> Iterator[Contact]:
@@ -142,6 +144,8 @@ def process_event(contact: Contact, flows: Mapping[int, Flow], now: int) -> Cont
     for flow in flows.values():
         if flow.status == "active" and is_triggered_by(flow, event, contact):
             reason = ignore_reason(flow, event, contact, now)
+            if reason == "held_out" and is_recorded(contact, flow):
+                continue
             ignored = Run(flow.id, event.data, event.depth, now, status="ignored", reason=reason)
             contact = (
                 contact._replace(runs=(*contact.runs, ignored)) if reason else start_run(contact, flow, event, now)
@@ -177,6 +181,11 @@ def is_triggered_by(flow: Flow, event: Event, contact: Contact) -> bool:
     )
 
 
+def is_recorded(contact: Contact, flow: Flow) -> bool:
+    """Return whether it is recorded already that the contact is held out of a flow, which is done once."""
+    return any((run.flow, run.reason) == (flow.id, "held_out") for run in contact.runs)
+
+
 def ignore_reason(flow: Flow, event: Event, contact: Contact, now: int) -> str | None:
     """Return why a matching event starts no run, or None if it does."""
     before = [run for run in contact.runs if run.flow == flow.id and run.status != "ignored"]
@@ -187,7 +196,7 @@ def ignore_reason(flow: Flow, event: Event, contact: Contact, now: int) -> str |
     if before and (flow.frequency == "once" or (isinstance(flow.frequency, int)
                                                 and now - before[-1].started < flow.frequency)):  # fmt: skip
         return "frequency"
-    return None
+    return "held_out" if contact.number in flow.held_out else None
 
 
 def advance_run(contact: Contact, index: int, now: int) -> Iterator[Contact]:

@@ -5,13 +5,16 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from appliance.experiments import assignment
 from tests.model import documents
 from tests.model.interpreter import (
     Contact,
     Event,
     Flow,
+    Run,
     end_run,
     ignore_reason,
+    is_recorded,
     map_branches,
     record_event,
     start_run,
@@ -57,7 +60,15 @@ class FlowMachine(RuleBasedStateMachine):
             created["id"], trigger["event"], documents.with_ids(document["steps"], created["steps"]),
             list_id=trigger.get("contact_list_id"), where=tuple(trigger_data.get("where", ())),
             frequency=frequency["min_gap_seconds"] // 3600 if isinstance(frequency, dict) else frequency,
-            goal=document["goal"],
+            goal=document["goal"], held_out=self._find_held_out(created["id"], trigger_data.get("holdout", 0)),
+        )  # fmt: skip
+
+    def _find_held_out(self, flow_id: int, share: float) -> frozenset[int]:
+        """Return the numbers of the contacts whom the holdout group of a flow keeps out."""
+        groups = assignment.start_assignment(flow_id << 31, share)
+        return frozenset(
+            index for index, number in enumerate(self.example.ids)
+            if number is not None and assignment.get_group(groups, number) == assignment.HELD_OUT
         )  # fmt: skip
 
     def _any_flow(self, data: st.DataObject, *status: str) -> Flow | None:
@@ -257,7 +268,11 @@ def exit_runs(contact: Contact, flow: int, reason: str, hour: int) -> Contact:
 def enroll_by_hand(contact: Contact, flow: Flow, hour: int) -> Contact:
     """Start a run by hand, if the frequency of the flow allows it; a refusal leaves the contact unchanged."""
     by_hand = Event("", {})
-    return contact if ignore_reason(flow, by_hand, contact, hour) else start_run(contact, flow, by_hand, hour)
+    reason = ignore_reason(flow, by_hand, contact, hour)
+    if reason == "held_out" and not is_recorded(contact, flow):
+        held_out = Run(flow.id, {}, 0, hour, status="ignored", reason=reason)
+        return contact._replace(runs=(*contact.runs, held_out))
+    return contact if reason else start_run(contact, flow, by_hand, hour)
 
 
 def skip_wait(contact: Contact, flow: int) -> Contact:

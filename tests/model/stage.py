@@ -60,7 +60,7 @@ class Example:
                                      "subscribed_email": True})
             for index in range(PEOPLE)
         ]  # fmt: skip
-        self.possible = [[Contact({"n": index})] for index in range(PEOPLE)]
+        self.possible = [[Contact({"n": index}, number=index)] for index in range(PEOPLE)]
         self.since = self.facts.query("SELECT coalesce(max(id), 0) FROM event")[0][0]
 
     def _create(self, path: str, body: dict[str, Any]) -> int:

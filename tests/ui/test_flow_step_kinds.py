@@ -260,3 +260,20 @@ def test_testing_the_branches_of_a_random_split(user: ScriptlessBrowser, api: Cl
     assert "B was chosen by" in page.text and "All new contacts take it." in page.text
     page = page.press("Go on with the test")
     assert "Choose the winner when it is clear." in page.text
+
+
+def test_a_holdout_group(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """The trigger's form has the share and the conversion; the page of a live flow shows what the flow changes."""
+    page = HtmlPage(user, f"/flows/{flow}?step=start")
+    page.fill("Holdout group, in percent", "10")
+    page = page.press("Save")
+    page.fill("Conversion", "Started checkout")
+    page.check("Not for the control group")
+    page = page.press("Save")
+    data = api.get(f"/flows/{flow}").expect(200)["trigger"]["data"]
+    assert data == {"holdout": 0.1, "holdout_event": "checkout", "respect_control_group": True}
+    page.fill("Holdout group, in percent", "80")
+    assert "Enter a percentage from 1 to 50." in page.press("Save").text
+    api.patch(f"/flows/{flow}", {"steps": [{"duration": 60}], "status": "active"}).expect(200)
+    page = HtmlPage(user, f"/flows/{flow}?step=start")
+    assert "Nothing can be said yet." in page.text and "Got nothing (holdout group)" in page.text

@@ -17,11 +17,12 @@ from appliance.flows import branches, document, drafts
 from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
-from appliance.flows.triggers import TriggerSpec
+from appliance.flows.triggers import MAX_HOLDOUT, MIN_HOLDOUT, TriggerSpec
 from ui import labels
 from ui.forms import Form, FormPart, FormParts, KnownNames, branch_rows, error_sentence, lookups, parse_int, utm_forms
 from ui.forms.branch_rows import BRANCH_FIELDS
 from ui.forms.filter_rows import ANY_DATA, ANY_EVENT_DATA, FilterRows, normalize_event_name
+from ui.forms.line_fields import format_lines, parse_json, parse_lines
 from ui.widgets import filter_builder
 
 # The units of durations, by their seconds, with marked labels.
@@ -88,7 +89,6 @@ FREQUENCIES = (
 )
 SIDES = (("after", gettext_noop("After, or on the date")), ("before", gettext_noop("Before")))
 SEGMENT_EVENTS = ("segment_enter", "segment_exit")
-_MAX_KEY_CHARACTERS = 100
 # The fields of steps whose value decides which other fields apply.
 _CHOICES = ("until", "via", "metric")
 
@@ -135,7 +135,7 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
         elif field.type == "utm":
             values[field.name] = utm_forms.format_lines(value)
         elif field.type in ("object", "secret_object"):
-            values[field.name] = _format_lines(value or {})
+            values[field.name] = format_lines(value or {})
         elif field.type == "secret":
             values[field.name] = ""  # Stored secrets are never shown.
         elif field.type == "json":
@@ -167,7 +167,7 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
         elif field.type in ("object", "secret_object"):
             raw[field.name] = parse_lines(text, field.name) or None
         elif field.type == "json":
-            raw[field.name] = _parse_json(field.name, text)
+            raw[field.name] = parse_json(field.name, text)
         elif field.type in ("number", "step", "user"):
             raw[field.name] = int(text) if text.isdecimal() and len(text) < 10 else text or None
         elif field.type == "list":
@@ -201,65 +201,10 @@ def _parse_duration(name: str, text: str, unit: str) -> int:
     return seconds
 
 
-def _parse_json(name: str, text: str) -> Any:
-    """Return the JSON of a field, None for an empty text. Raises Invalid with the place of the error."""
-    try:
-        return json.loads(text) if text.strip() else None
-    except RecursionError:
-        raise errors.Invalid({name: [gettext("This is not valid JSON.")]}) from None
-    except json.JSONDecodeError as error:
-        message = gettext("This is not valid JSON: see line %(line)s, column %(column)s.", line=error.lineno,
-                          column=error.colno)  # fmt: skip
-        raise errors.Invalid({name: [message]}) from None
-
-
 def _parse_offset(name: str, text: str, side: str) -> int:
     if text and not (text.isdecimal() and len(text) < 6):
         raise errors.Invalid({name: [gettext("Enter a number.")]})
     return -int(text or 0) if side == "before" else int(text or 0)
-
-
-def _format_lines(values: dict[str, Any]) -> str:
-    return "\n".join(f"{key}: {_format_value(value)}" for key, value in values.items())
-
-
-def _format_value(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str) and not _needs_quoting(value):
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _needs_quoting(text: str) -> bool:
-    return bool(_parse_value(text) != text)
-
-
-def _parse_value(text: str) -> Any:
-    if not text:
-        return None
-    if text[0] in '-0123456789"{[' or text in ("true", "false", "null"):
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-    return text
-
-
-def parse_lines(text: str, name: str) -> dict[str, Any]:
-    """Parse lines of `name: value` or `name = value` to a dict, decoding JSON values.
-
-    Raises Invalid with an error at the path `name`.
-    """
-    values: dict[str, Any] = {}
-    for line in filter(str.strip, text.splitlines()):
-        separator = min(filter(None, (line.find(":") + 1, line.find("=") + 1)), default=0)
-        key = line[: separator - 1].strip() if separator else ""
-        if not 1 <= len(key) <= _MAX_KEY_CHARACTERS:
-            message = gettext("This line does not have the form “name: value”: %(line)s", line=line.strip()[:40])
-            raise errors.Invalid({name: [message]})
-        values[key] = _parse_value(line[separator:].strip())
-    return values
 
 
 def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
@@ -271,6 +216,9 @@ def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
         "contact_list_id": str(start.contact_list_id or ""), "segment_id": str(start.segment_id or ""),
         "often": "gap" if gap else str(often or ""), "gap": str(-(-gap // 86_400)) if gap else "30",
         "max_per_hour": str(data.get("max_per_hour") or ""),
+        "holdout": f"{round(data['holdout'] * 100, 2):g}" if data.get("holdout") else "",
+        "holdout_event": str(data.get("holdout_event") or ""),
+        "respect_control_group": "yes" if data.get("respect_control_group") else "",
         "tag": str(data.get("tag") or ""), "keywords": ", ".join(data.get("keywords") or []),
         "path": str(data.get("path") or ""), "yearly": "yes" if data.get("yearly") else "",
         "offset": str(abs(int(data.get("offset_days") or 0))),
@@ -302,6 +250,12 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
     if form["max_per_hour"]:
         text = form["max_per_hour"]
         data["max_per_hour"] = int(text) if text.isdecimal() and len(text) < 10 else text
+    if form["holdout"]:
+        data["holdout"] = _parse_share(form["holdout"])
+        if form["holdout_event"]:
+            data["holdout_event"] = form["holdout_event"]
+    if form["respect_control_group"] == "yes":
+        data["respect_control_group"] = True
     if event in ("message", "keyword") and form["keywords"]:
         data["keywords"] = [word.strip() for word in form["keywords"].split(",") if word.strip()]
     if event in ("tag_add", "tag_remove") and form["tag"]:
@@ -311,6 +265,18 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
         "contact_list_id": next(iter(form.ids("contact_list_id")), None),
         "segment_id": next(iter(form.ids("segment_id")), None),
     }  # fmt: skip
+
+
+def _parse_share(text: str) -> float:
+    """Return the percentage of a holdout group as a share. Raises Invalid if it is out of range."""
+    try:
+        share = round(float(text.replace(",", ".").removesuffix("%").strip()) / 100, 6)
+    except (ValueError, OverflowError):
+        share = 0.0
+    if MIN_HOLDOUT <= share <= MAX_HOLDOUT:
+        return share
+    limits = {"min": round(MIN_HOLDOUT * 100), "max": round(MAX_HOLDOUT * 100)}
+    raise errors.Invalid({"holdout": [gettext("Enter a percentage from %(min)s to %(max)s.", **limits)]})
 
 
 def read_goal(form: Form) -> str | None:
@@ -328,7 +294,19 @@ def _read_event_name(form: Form, name: str) -> str:
     return event
 
 
-_FORM_KEYS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "tag", "max_per_hour")
+_FORM_KEYS = (
+    "path",
+    "yearly",
+    "offset_days",
+    "at",
+    "frequency",
+    "keywords",
+    "tag",
+    "max_per_hour",
+    "holdout",
+    "holdout_event",
+    "respect_control_group",
+)
 
 
 def _parse_date_path(text: str) -> str | None:
@@ -407,7 +385,8 @@ def describe_event(name: str) -> str:
 
 _TRIGGER_LABEL = gettext_noop("Trigger")
 _TRIGGER_FIELDS = (
-    "event", "event_name", "contact_list_id", "segment_id", "often", "gap", "max_per_hour", "tag", "keywords", "path",
+    "event", "event_name", "contact_list_id", "segment_id", "often", "gap", "max_per_hour", "holdout", "holdout_event",
+    "respect_control_group", "tag", "keywords", "path",
     "offset", "side", "at", "yearly",
 )  # fmt: skip
 
@@ -469,6 +448,9 @@ TRIGGER_PARTS = TriggerParts(
 )
 
 
+_ENTRY_FIELDS = ("max_per_hour", "holdout", "holdout_event", "respect_control_group")
+
+
 def _relevant_fields(form: Form) -> list[str]:
     """Return the names of the form fields that apply to the chosen event."""
     event = form["event"]
@@ -477,9 +459,9 @@ def _relevant_fields(form: Form) -> list[str]:
         return names
     names += ["segment_id"] if event in SEGMENT_EVENTS else ["contact_list_id", "segment_id"]
     if event == "date_reached":
-        return [*names, "path", "offset", "side", "at", "yearly", "max_per_hour"]
+        return [*names, "path", "offset", "side", "at", "yearly", *_ENTRY_FIELDS]
     names += ["keywords"] if event in ("message", "keyword") else ["tag"] if event in ("tag_add", "tag_remove") else []
-    return [*names, "often", *(["gap"] if form["often"] == "gap" else []), "max_per_hour"]
+    return [*names, "often", *(["gap"] if form["often"] == "gap" else []), *_ENTRY_FIELDS]
 
 
 def step_parts(kind: str) -> FormParts:

@@ -40,7 +40,7 @@ from ui.forms.flow_forms import StepForm
 from ui.guard import signed_in
 from ui.pages import approvals, campaign_content
 from ui.session import Pages, Visit
-from ui.widgets import filter_builder, flow_tree, split_test_words, step_choices
+from ui.widgets import experiment_words, filter_builder, flow_tree, split_test_words, step_choices
 from ui.widgets.filter_builder import BRANCH
 
 pages = Pages("ui_flow_editor", url_prefix="/flows")
@@ -161,7 +161,8 @@ def _load_panel(
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
         "revision": 0, "sms_preview": None, "filter_view": None, "split_test": None,
-        "may_choose": visit.can("campaigns:send"),
+        "may_choose": visit.can("campaigns:send"), "holdout_words": None,
+        "holdout_events": flow_forms.list_goal_groups(visit.account_id, draft.trigger.data.get("holdout_event") or ""),
         "waiting_entries": entry_caps.count_waiting(draft.flow.id, clock.now_ms()),
         "conditions": len(draft.trigger.data.get("where") or []), "where": None, "pick_segments": [], "usual": "",
     }  # fmt: skip
@@ -182,6 +183,8 @@ def _load_panel(
         page["form"] = form or forms.open_form(
             flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS
         )
+        if names is not None and names.holdout is not None:
+            page["holdout_words"] = experiment_words.describe_flow_holdout(names.holdout)
         page["where"] = (form and form.where) or forms.open_form(
             flow_forms.build_conditions_form(draft.trigger), flow_forms.CONDITION_PARTS
         )

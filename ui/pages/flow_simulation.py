@@ -24,6 +24,7 @@ from appliance.flows.store import FlowPatch
 from appliance.storage.transactions import commit, fetch, render
 from ui import formats, labels, view
 from ui.forms import Form, flow_forms, parse_int
+from ui.forms.line_fields import parse_lines
 from ui.guard import signed_in
 from ui.session import Pages, Visit
 from ui.widgets import flow_tree
@@ -74,10 +75,10 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
         raw["contact_id"] = int(values["contact"][:18])
     else:
         contact = {name: values[name] for name in ("first_name", "email") if values.get(name)}
-        data = flow_forms.parse_lines(values.get("data", ""), "data")
+        data = parse_lines(values.get("data", ""), "data")
         if contact or data:
             raw["contact"] = {**contact, **({"data": data} if data else {})}
-    if event := flow_forms.parse_lines(values.get("event", ""), "event"):
+    if event := parse_lines(values.get("event", ""), "event"):
         raw["event"] = event
     if values.get("day"):
         try:
@@ -88,7 +89,7 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
     failing = {int(choice.partition(".")[0]) for choice in form.choices if choice.endswith(f".{_REQUEST_FAILED}")}
     events = [choice for choice in form.choices if not choice.endswith(f".{_REQUEST_FAILED}")]
     raw["events"] = [_event_before(draft, choice) for choice in events]
-    body = flow_forms.parse_lines(values.get("response", ""), "response")
+    body = parse_lines(values.get("response", ""), "response")
     requests = [step["id"] for _, step in document.walk(draft.steps) if step["type"] == HttpRequest.type]
     if requests and (failing or body):
         raw["responses"] = [

@@ -7,6 +7,7 @@ from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.experiments.report import ConfidenceInterval
+from appliance.flows.holdouts import FlowHoldout
 from appliance.flows.split_results import SplitTestResult, SplitVariant
 from appliance.storage.models import Campaign, User
 from ui import formats
@@ -276,6 +277,42 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
     points = _describe_points(difference)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
     return HoldoutWords(figures, title, tone, f"{detail} {points}".strip(), ends)
+
+
+class FlowHoldoutWords(NamedTuple):
+    """The effect of a flow in words; `event` is the label of the event that is counted, empty without one."""
+
+    figures: FlowHoldout
+    title: str
+    tone: str
+    detail: str
+    event: str
+
+
+def describe_flow_holdout(figures: FlowHoldout) -> FlowHoldoutWords:
+    """Return the words about the holdout group of a flow."""
+    if figures.event is None:
+        title = gettext("Choose a goal or a conversion to see what the flow changes.")
+        return FlowHoldoutWords(figures, title, "info", "", "")
+    people, event = figures.people, flow_forms.describe_event(figures.event)
+    if people.low is None or people.high is None or people.estimate is None:
+        return FlowHoldoutWords(figures, gettext("Nothing can be said yet."), "", "", event)
+    low, high = (formats.number(round(value)) for value in (people.low, people.high))
+    count = round(abs(people.estimate))
+    if people.low > 0:
+        title = ngettext(
+            "This flow led to about %(num)s more conversion.", "This flow led to about %(num)s more conversions.", count
+        )
+    elif people.high < 0:
+        title = ngettext(
+            "This flow led to about %(num)s fewer conversion.", "This flow led to about %(num)s fewer conversions.",
+            count,
+        )  # fmt: skip
+    else:
+        title = gettext("No clear effect so far.")
+    detail = gettext("Anything from %(low)s to %(high)s more conversions is plausible.", low=low, high=high)
+    tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
+    return FlowHoldoutWords(figures, title, tone, f"{detail} {_describe_points(figures.difference)}".strip(), event)
 
 
 def _describe_points(difference: ConfidenceInterval) -> str:

@@ -95,6 +95,9 @@ _REASONS = {
     "test_request": gettext_noop("No request is made for a test"),
     "invalid_data": gettext_noop("The data would be invalid or too long"),
     "already_inside": gettext_noop("Already in the flow"),
+    "held_out": gettext_noop("In the holdout group of the flow"),
+    "control_group": gettext_noop("In the control group of the account"),
+    "winner": gettext_noop("Took the winner of the test"),
     "depth": gettext_noop("Flows triggered each other too many times"),
     "frequency": gettext_noop("Re-entry not allowed yet"),
 }

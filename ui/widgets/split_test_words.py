@@ -62,4 +62,5 @@ def _describe_choice(result: SplitTestResult) -> str:
         gettext("%(name)s was chosen by %(person)s, %(time)s.", name=name, person=by, time=when)
         if by else gettext("%(name)s was chosen automatically, %(time)s.", name=name, time=when)
     )  # fmt: skip
-    return f"{chosen} {gettext('All new contacts take it. Contacts in the flow keep their branch.')}"
+    follows = gettext("All new contacts take it. Contacts in the flow keep their branch.")
+    return f"{chosen} {follows}"

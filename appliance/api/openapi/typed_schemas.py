@@ -201,6 +201,12 @@ _TRIGGER_DATA: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "integer", "minimum": 1, "maximum": MAX_ENTRIES},
         "how many contacts may begin in an hour",
     ),
+    "holdout": ({"type": "number"}, "share of contacts (0.01 to 0.5) that does not enter and is compared"),
+    "holdout_event": ({"type": "string"}, "event by which that group is compared; default: the goal"),
+    "respect_control_group": (
+        {"type": "boolean"},
+        "whether contacts in the account's control group do not enter",
+    ),
 }
 
 

@@ -195,8 +195,8 @@ def _queue_slack_message(node: Node, run: ActiveRun, context: StepContext) -> No
     """Queue the message to Slack about a run, in the language of the account."""
     account = Account.get_by_id(context.account_id)
     with i18n.use_language(users.choose_language(None, account)):
-        contact = _escape(_name_contact(run))
-        link = f"<{config.base_url(config.current())}/contacts/{run.contact_id}|{_escape(gettext('Open contact'))}>"
+        contact, label = _escape(_name_contact(run)), _escape(gettext("Open contact"))
+        link = f"<{config.base_url(config.current())}/contacts/{run.contact_id}|{label}>"
         lines = [
             f"*{_escape(context.flow_name)}*",
             gettext("%(contact)s came to a step of this flow.", contact=contact),

@@ -332,6 +332,7 @@ class Trigger(Table):
     data = Json(default=dict)
     triggered_count = IntegerField(default=0)
     last_triggered_at = Time(null=True)
+    held_since = Time(null=True)  # since when the present holdout group is measured; null: always
     entry_places = Json(null=True)  # the taken places of the limit of entries an hour (`flows/entry_caps.py`)
     scanned = Json(null=True)  # for `date_reached`: the day, and the last contact id checked on that day
     created_at = Time()

@@ -97,7 +97,7 @@ D POST /flows/{id}/approve 200 campaigns:approve
 D POST /flows/{id}/reject 200 campaigns:approve
 O POST /flows/{id}/ask_approval 200 flows:write -- whoever may not start says that it is ready
 D POST /flows/{id}/enroll 200 campaigns:send sends
-O POST /flows/{id}/winner 200 campaigns:send sends -- a person ends the test of a random split
+O POST /flows/{id}/winner 200 campaigns:send -- a person ends the test of a random split
 D POST /flows/{id}/simulate 200 flows:read renders
 D GET /flows/{id}/runs 200 flows:read paged
 O GET /flows/starters 200 flows:read -- ready flows, to begin with

@@ -52,7 +52,10 @@ RESPONSE_FORM = (
 )  # fmt: skip
 LIMITS = {"steps": 200, "depth": 10, "wait_seconds": 31_622_400}
 FREQUENCIES = ("once", "every_time", {"min_gap_seconds": 86_400})
-TRIGGER_DATA = ("frequency", "where", "keywords", "tag", "path", "yearly", "offset_days", "at", "max_per_hour")
+TRIGGER_DATA = (
+    "frequency", "where", "keywords", "tag", "path", "yearly", "offset_days", "at", "max_per_hour", "holdout",
+    "holdout_event", "respect_control_group",
+)  # fmt: skip
 
 # What a step is taken for
 GUESSES = (
