@@ -136,7 +136,7 @@ def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[
     return by_client if by_client_alone else st.one_of(by_client, by_list, by_flows)
 
 
-holdouts = st.sampled_from([{}, {}, {"holdout": 0.5}])
+holdouts = st.sampled_from([{}, {}, {}, {"holdout": 0.3}])
 
 
 def documents(lists: list[int], by_client: bool = False) -> st.SearchStrategy[dict[str, Any]]:

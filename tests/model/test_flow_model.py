@@ -13,7 +13,7 @@ from tests.model.machine import FlowMachine
 from tests.model.stage import PEOPLE, Environment, Example, Tally
 
 # A seed whose few examples are rich in events
-SEED = 7
+SEED = 11
 
 
 def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestClock, full: bool) -> None:

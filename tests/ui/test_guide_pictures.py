@@ -214,6 +214,10 @@ def _draw_flows(camera: Camera, world: World) -> None:
     expect(page.get_by_text("Completes the flow after its last step")).to_be_visible()
     timeline = page.locator("section, .card").filter(has=page.get_by_role("heading", name="Alex Sample"))
     camera.take("flow-simulation", timeline.first, max_height=560)
+    page.goto(f"{page.url.partition('/try')[0]}?at=start&add=http_request")
+    page.get_by_label("URL").fill("https://shop.example/members")
+    page.get_by_label("JSON body").fill('{"email": "{{ email }}"}')
+    camera.take("flow-request", page.get_by_role("complementary", name="HTTP request"), max_height=640)
 
 
 def _draw_contact(camera: Camera, world: World) -> None:
