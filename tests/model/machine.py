@@ -60,15 +60,7 @@ class FlowMachine(RuleBasedStateMachine):
             created["id"], trigger["event"], documents.with_ids(document["steps"], created["steps"]),
             list_id=trigger.get("contact_list_id"), where=tuple(trigger_data.get("where", ())),
             frequency=frequency["min_gap_seconds"] // 3600 if isinstance(frequency, dict) else frequency,
-            goal=document["goal"], held_out=self._find_held_out(created["id"], trigger_data.get("holdout", 0)),
-        )  # fmt: skip
-
-    def _find_held_out(self, flow_id: int, share: float) -> frozenset[int]:
-        """Return the numbers of the contacts whom the holdout group of a flow keeps out."""
-        groups = assignment.start_assignment(flow_id << 31, share)
-        return frozenset(
-            index for index, number in enumerate(self.example.ids)
-            if number is not None and assignment.get_group(groups, number) == assignment.HELD_OUT
+            goal=document["goal"], held_out=find_held_out(self.example, created["id"], trigger_data.get("holdout", 0)),
         )  # fmt: skip
 
     def _any_flow(self, data: st.DataObject, *status: str) -> Flow | None:
@@ -247,6 +239,15 @@ class FlowMachine(RuleBasedStateMachine):
         """Delete what the next example could meet."""
         if hasattr(self, "example"):
             self.example.end()
+
+
+def find_held_out(example: Example, flow_id: int, share: float) -> frozenset[int]:
+    """Return the numbers of the contacts whom a holdout group with this share keeps out of a flow."""
+    groups = assignment.start_assignment(flow_id << 31, share)
+    return frozenset(
+        index for index, number in enumerate(example.ids)
+        if number is not None and assignment.get_group(groups, number) == assignment.HELD_OUT
+    )  # fmt: skip
 
 
 def _as_sent(step: dict[str, Any], begun: int) -> dict[str, Any]:
