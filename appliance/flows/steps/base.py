@@ -138,8 +138,12 @@ class StepContext(NamedTuple):
     rules: SimulationRules = NO_RULES
 
     def get_time(self, run: ActiveRun) -> int:
-        """Return the time of a run in Unix milliseconds: the current one, except in a simulation with own times."""
-        return run.due_at if self.rules.has_own_times else self.now
+        """Return the time of a run in Unix milliseconds: the current one, except in a simulation with own times.
+
+        A run goes on a little after the moment that it has waited for, as in reality, so that a second wait for the
+        same time of day takes a day.
+        """
+        return run.due_at + (run.step_visit_id is not None) if self.rules.has_own_times else self.now
 
     def get_random_key(self, run: ActiveRun) -> int:
         """Return the number that decides the random splits of a run."""
