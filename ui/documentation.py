@@ -33,7 +33,8 @@ GROUPS = (
         gettext_noop("For everyone who writes and sends. No programming needed."),
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
-            "flow-steps", "timing", "experiments", "utm", "reports", "deliverability", "sms", "team", "data-protection",
+            "flow-steps", "replay", "timing", "experiments", "utm", "reports", "deliverability", "sms", "team",
+            "data-protection",
         ),
     ),
     Group(
@@ -85,6 +86,7 @@ HELP = (
     ("/flows", "automations", ""),
     ("/flows/#/crowd", "automations", "simulate-it-before-you-start"),
     ("/flows/#/people", "automations", "watch-who-is-in-the-flow"),
+    ("/flows/#/replay", "replay", ""),
     ("/flows/#/steps", "email-editor", ""),
     ("/flows/#/try", "automations", "simulate-it-before-you-start"),
     ("/forms", "sign-up-forms", ""),

@@ -60,7 +60,7 @@ def _require_access(request: ApiRequest) -> None:
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/replay", scope="flows:read", body_type=ReplayRequest, body_required=False,
+    "POST", "/flows/{id}/replay", scope="flows:write", body_type=ReplayRequest, body_required=False,
     response_type=FlowReplay, status=202, rate="renders", has_conflicts=True,
     validate=validator(replays.check_request, run=render, access=_require_access),
 )  # fmt: skip
@@ -82,7 +82,7 @@ async def get_replay(request: ApiRequest) -> ApiResponse:
     return ApiResponse(_serialize(await fetch(replays.get, request.account_id, request.id)))
 
 
-@ROUTES.add("DELETE", "/flows/{id}/replay", scope="flows:read", response_type=FlowReplay)
+@ROUTES.add("DELETE", "/flows/{id}/replay", scope="flows:write", response_type=FlowReplay)
 async def cancel_replay(request: ApiRequest) -> ApiResponse:
     """Cancel a replay that waits or runs; one that has ended is not changed.
 
