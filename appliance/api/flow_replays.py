@@ -28,6 +28,7 @@ class FlowReplay(Struct):
     state: State
     progress: Annotated[float, Meta(description="share that is done, from 0 to 1")]
     days: Annotated[int, Meta(description="number of past days that are replayed")]
+    until: Annotated[Moment, Meta(description="end of the replayed time")]
     seed: Annotated[int, Meta(description="decides random splits and the sample")]
     order_event: (
         Annotated[str, Meta(description="event that counts as an order; null: each event with an amount")] | None
@@ -48,7 +49,8 @@ class FlowReplay(Struct):
 
 def _serialize(row: models.FlowReplay) -> FlowReplay:
     return FlowReplay(
-        row.id, row.flow_id, row.state, replays.get_progress(row), row.days, row.seed, row.order_event, row.sms_price,
+        row.id, row.flow_id, row.state, replays.get_progress(row), row.days,
+        iso(row.until) or "", row.seed, row.order_event, row.sms_price,
         row.error, replays.read_result(row), iso(row.started_at), iso(row.ended_at), iso(row.created_at) or "",
     )  # fmt: skip
 

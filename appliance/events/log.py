@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
 
@@ -76,8 +76,12 @@ class EventQuery(PageQuery):
 
 
 class _Chain(threading.local):
-    """What the current thread adds to events: the minimum chain depth, whether they are tests, and their batch."""
+    """What the current thread adds to events: the minimum chain depth, whether they are tests, and their batch.
 
+    `names` are the names of the events that it records, None for all.
+    """
+
+    names: Set[str] | None = None
     depth: int = 0
     test: bool = False
     batch: str | None = None
@@ -115,6 +119,17 @@ def in_batch(batch: str) -> Iterator[None]:
         _chain.batch = before
 
 
+@contextmanager
+def record_only(names: Set[str]) -> Iterator[None]:
+    """Let this thread record only events with these names in the block; for simulations that nothing else reads."""
+    before = _chain.names
+    _chain.names = names
+    try:
+        yield
+    finally:
+        _chain.names = before
+
+
 def record(event: NewEvent) -> None:
     """Record an event of the service; see `record_many`."""
     record_many([event])
@@ -123,6 +138,8 @@ def record(event: NewEvent) -> None:
 def record_many(events: list[NewEvent]) -> None:
     """Record events of the service in the current write transaction, and wake the flow engine after the commit."""
     require_write_transaction()
+    if _chain.names is not None:
+        events = [event for event in events if event.event in _chain.names]
     if not events:
         return
     encode = msgspec.json.encode

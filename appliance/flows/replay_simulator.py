@@ -1,7 +1,7 @@
 """Replay: one version of a flow runs against the events that really happened, with the engine of the flows.
 
-The runs are in a sandbox, with a clock that goes from one interval to the next; an interval is a minute or longer, so
-that many runs advance together. Each run keeps its own time (`SimulationRules.has_own_times`), and within an interval
+The runs are in a sandbox, with a clock that goes from one interval to the next; an interval is a minute to a day long,
+so that many runs advance together. Each run keeps its own time (`SimulationRules.has_own_times`), and within an interval
 what happened to a contact comes in its true order: each contact's first event is processed together with those of the
 others, then each contact's second. Conditions that look at the clock, such as quiet hours, see the start of the
 interval.
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from appliance.core import clock
+from appliance.events import log
 from appliance.flows import drafts, engine, enrollment, simulation_sandbox, versions
 from appliance.flows.condition_limits import ConditionsTooSlow
 from appliance.flows.replay_events import Feed, FeedItem, ItemKind
@@ -32,16 +33,17 @@ from appliance.storage.sandbox import FIRST_SANDBOX_ID, NO_ROWS, TableRows
 from appliance.storage.transactions import require_write_transaction
 
 _MINUTE_MS = 60_000
-# The lengths of an interval, and how many intervals a replay should have at most: each costs some milliseconds. The
-# lengths divide a day, and those up to half an hour also the usual quiet hours.
-_INTERVALS_MS = tuple(minutes * _MINUTE_MS for minutes in (1, 5, 15, 30, 60, 180))
-_MAX_INTERVALS = 1_000
-_MAX_CLOCK_INTERVAL_MS = 30 * _MINUTE_MS
+# The length of an interval: if the time of day decides, if conditions look at the clock, and if neither does. Each
+# interval costs some milliseconds. The first divides the usual quiet hours.
+CLOCK_MS, RECENT_MS, FREE_MS = 30 * _MINUTE_MS, 180 * _MINUTE_MS, clock.DAY_MS
+# A replay with so few items has intervals of a minute.
+_MAX_EXACT_ITEMS = 300
+_MAX_RUNS_AT_ONCE = 1_000
 # The SMS of one step that are rendered, to know their parts; further ones count as their average.
 MAX_RENDERED_SMS = 500
 # The events of one contact in one interval whose order is kept; further ones are processed together.
 _MAX_LAYERS = 50
-_MAX_ROUNDS = 50
+_MAX_ROUNDS = 500
 _WORKER_ID = "replay"
 _SELECT_DUE_RUNS = (
     "SELECT id, contact_id, due_at FROM run WHERE flow_id = ? AND status = 'live' AND due_at < ? ORDER BY due_at, id"
@@ -119,15 +121,9 @@ class ReplayOutcome(Struct):
     steps: list[dict[str, Any]] = field(default_factory=list)
 
 
-def choose_interval(start: int, end: int, item_count: int, depends_on_clock: bool) -> int:
-    """Return the length of an interval in milliseconds: the shortest one with which a replay is fast enough.
-
-    It is at most half an hour if messages depend on the time of day (`depends_on_clock`).
-    """
-    if item_count * 3 <= _MAX_INTERVALS:
-        return _MINUTE_MS
-    length = next((length for length in _INTERVALS_MS if (end - start) / length <= _MAX_INTERVALS), _INTERVALS_MS[-1])
-    return min(length, _MAX_CLOCK_INTERVAL_MS) if depends_on_clock else length
+def choose_interval(item_count: int, resolution_ms: int) -> int:
+    """Return the length of an interval in milliseconds: `resolution_ms`, but a minute for a few items."""
+    return _MINUTE_MS if item_count <= _MAX_EXACT_ITEMS else resolution_ms
 
 
 class ReplaySandbox(SimulationSandbox):
@@ -182,7 +178,8 @@ class FlowReplay:
         """Run the version against the feed. Raises ConditionsTooSlow if its conditions cost too much."""
         feed = self._feed
         sandbox = ReplaySandbox(self._flow_row, feed.contact_ids, feed.start, self._version.steps or ())
-        with sandbox.open() as number:
+        # Nothing else reads the events of the sandbox, and a flow records several for each run.
+        with sandbox.open() as number, log.record_only(frozenset(feed.names)):
             transactions.write(self._prepare, number)
             for start, items in self._list_intervals():
                 with clock.simulated_time(start):
@@ -325,8 +322,12 @@ class FlowReplay:
                 for run_id, contact_id, due_at in rows(_SELECT_DUE_RUNS, (self.flow.id, self._until))
                 if is_due(contact_id, due_at)
             ]
+            for begin in range(0, len(due), _MAX_RUNS_AT_ONCE):
+                part = due[begin : begin + _MAX_RUNS_AT_ONCE]
+                transactions.write(
+                    engine.advance_runs, part, self.flow.name, self._plan, self._observe, self._rules
+                )
             if due:
-                transactions.write(engine.advance_runs, due, self.flow.name, self._plan, self._observe, self._rules)
                 self._date_events()
             if not self._send() and not due:
                 return

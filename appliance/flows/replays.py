@@ -5,6 +5,7 @@ reads the database runs it, and the result is kept until the next replay of the 
 that a stop or a kill of the service interrupts begins again at the next start. Nothing is written or sent but its row.
 """
 
+import json
 import logging
 import os
 import threading
@@ -21,13 +22,21 @@ from appliance.core.errors import Conflict, Faults, NotFound
 from appliance.core.executable import read_task, run_child, send_to_parent
 from appliance.core.i18n import gettext
 from appliance.core.limited_process import FairShares
-from appliance.core.validation import EventName
+from appliance.core.validation import EventName, When
 from appliance.flows import drafts, replay_result, store, triggers, versions
 from appliance.flows.condition_limits import ConditionsTooSlow
 from appliance.flows.document import StepsWrite
 from appliance.flows.replay_events import Feed, FeedRequest
 from appliance.flows.replay_result import OrderInput, PersonRow, ReplayResult
-from appliance.flows.replay_simulator import FlowReplay, ReplayOutcome, ReplayVersion, choose_interval
+from appliance.flows.replay_simulator import (
+    CLOCK_MS,
+    FREE_MS,
+    RECENT_MS,
+    FlowReplay,
+    ReplayOutcome,
+    ReplayVersion,
+    choose_interval,
+)
 from appliance.flows.simulation import parse_tried_steps
 from appliance.flows.triggers import TriggerSpec
 from appliance.settings import config
@@ -38,6 +47,8 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 log = logging.getLogger("campanero.replays")
 DEFAULT_DAYS, MAX_DAYS, MAX_SEED = 90, 90, 2**31 - 1
+# The earliest end of a replay, before now.
+_MAX_BACK_MS = 365 * clock.DAY_MS
 RETENTION_MS = 14 * clock.DAY_MS
 State = Literal["waiting", "running", "complete", "failed", "cancelled"]
 # The codes of `error`.
@@ -68,6 +79,7 @@ class ReplayRequest(Struct):
         ]
         | UnsetType
     ) = UNSET
+    until: Annotated[When, Meta(description="end of the replayed time; default: now")] | None | UnsetType = UNSET
     order_event: (
         Annotated[
             EventName,
@@ -116,13 +128,16 @@ def prepare(account_id: int, flow_id: int, request: ReplayRequest) -> PreparedRe
         faults.add(f"trigger.{key}", message)
     if not (steps if steps is not None else flow.steps):
         faults.add("steps", gettext("can't be blank"))
+    now = clock.now_ms()
+    until = request.until if isinstance(request.until, int) else now
+    if not now - _MAX_BACK_MS <= until <= now:
+        faults.add("until", gettext("is invalid"))
     faults.check()
     days = request.days if isinstance(request.days, int) else DEFAULT_DAYS
     goal = draft.goal if draft.is_changed else flow.goal
     order_event = request.order_event if isinstance(request.order_event, str) else goal
-    now = clock.now_ms()
     return PreparedReplay(flow_id, {
-        "account": account_id, "flow": flow_id, "state": "waiting", "days": days, "until": now,
+        "account": account_id, "flow": flow_id, "state": "waiting", "days": days, "until": until,
         "seed": request.seed if isinstance(request.seed, int) else 1, "order_event": order_event,
         "sms_price": float(request.sms_price) if isinstance(request.sms_price, int | float) else None,
         "steps": steps, "trigger": {**trigger._asdict(), "data": dict(trigger.data)}, "goal": goal,
@@ -359,9 +374,12 @@ def run_replay(row: models.FlowReplay, report: Callable[[float], None]) -> tuple
     all_triggers = [trigger] if live is None or trigger == live_trigger else [trigger, live_trigger]
     goals = sorted({goal for goal in (row.goal, flow.goal) if goal})
     start = row.until - row.days * clock.DAY_MS
-    feed = Feed(FeedRequest(row.account_id, flow.id, start, row.until, row.seed, all_triggers, documents, goals))
-    depends_on_clock = _depends_on_clock(flow, all_triggers)
-    interval_ms = choose_interval(start, row.until, len(feed.items), depends_on_clock)
+    feed = Feed(
+        FeedRequest(row.account_id, flow.id, start, row.until, row.seed, all_triggers, documents, goals)
+    )
+    whole = [*documents, *(dict(spec.data) for spec in all_triggers)]
+    resolution_ms = _find_resolution(flow, all_triggers, whole)
+    interval_ms = choose_interval(len(feed.items), resolution_ms)
     outcomes: list[ReplayOutcome] = []
     played = [draft, *([live] if live is not None and is_changed else [])]
     for number, version in enumerate(played):
@@ -373,17 +391,21 @@ def run_replay(row: models.FlowReplay, report: Callable[[float], None]) -> tuple
     live_outcome = outcomes[-1] if live is not None else None
     orders = OrderInput(row.account_id, row.order_event, row.sms_price)
     result, people = replay_result.build_result(feed, outcomes[0], live_outcome, orders, is_changed)
-    whole = [*documents, *(dict(spec.data) for spec in all_triggers)]
-    rounded_ms = interval_ms if depends_on_clock else 0
+    rounded_ms = interval_ms if resolution_ms < FREE_MS else 0
     result.warnings = replay_result.list_warnings(feed, result, outcomes[0], whole, rounded_ms)
     return result, people
 
 
-def _depends_on_clock(flow: Flow, specs: Sequence[TriggerSpec]) -> bool:
-    """Return whether the time of day decides when messages of a flow are sent, or when contacts enter it."""
-    account = fetch_one("SELECT sms_quiet_hours FROM account WHERE id = ?", (flow.account_id,))
-    return (
-        bool(flow.data.get("quiet_hours"))
-        or (account is not None and account[0] is not None)
-        or any(spec.data.get("max_per_hour") for spec in specs)
-    )
+def _find_resolution(flow: Flow, specs: Sequence[TriggerSpec], documents: Sequence[Any]) -> int:
+    """Return the length of an interval that is exact enough for what a flow depends on, in milliseconds.
+
+    `documents` are the steps and conditions of both versions.
+    """
+    quiet_hours, cap = fetch_one(
+        "SELECT sms_quiet_hours, frequency_cap FROM account WHERE id = ?", (flow.account_id,)
+    ) or (None, None)
+    if flow.data.get("quiet_hours") or quiet_hours or any(spec.data.get("max_per_hour") for spec in specs):
+        return CLOCK_MS
+    text = json.dumps(documents)
+    # Such conditions compare with the present time: `within_days`, `days_ago`, `since` a number of days.
+    return RECENT_MS if cap or "days" in text else FREE_MS

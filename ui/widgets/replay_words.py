@@ -212,7 +212,7 @@ def _describe_warning(warning: ReplayWarning) -> str:
             )  # fmt: skip
         case "rounded":
             return ngettext(
-                "Quiet hours are checked every %(num)s minute.", "Quiet hours are checked every %(num)s minutes.", number
+                "The time of day is checked every %(num)s minute.", "The time of day is checked every %(num)s minutes.", number
             )
     return _describe_plain_warning(warning.code)
 

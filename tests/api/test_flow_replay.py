@@ -1,0 +1,127 @@
+"""Replays over the API: start, progress, result, file, cancellation and permissions; nothing is written or sent."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+MAIL = {"subject": "Your cart", "body": "<p>x</p>"}
+STEPS = [{"duration": 3_600}, MAIL, {"type": "random_split", "branches": [
+    {"share": 50, "steps": [{"subject": "A", "body": "<p>x</p>"}]}, {"share": 50, "steps": []},
+]}]  # fmt: skip
+COUNTED = ("/events", "/messages", "/contacts")
+
+
+def write_past(api: Client, name: str, contacts: int) -> None:
+    """Record a cart of each of so many contacts some days ago, and orders of every second one."""
+    now = time.time()
+    for number in range(contacts):
+        contact = {"email": f"{name}{number}@example.org", "first_name": "=Ann", "opt_in": True}
+        contact_id = api.post("/contacts", contact).expect(201)["id"]
+        for event, days in ((name, 9), *((("paid", 8),) if number % 2 else ())):
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - days * 86_400 - number * 60))
+            body = {"event": event, "contact_id": contact_id, "created_at": at, "amount": 40.0}
+            api.post("/events", body).expect(201)
+
+
+def create_flow(api: Client, name: str, **body: Any) -> int:
+    """Create a flow that the event of this name starts."""
+    flow = {"name": name, "trigger": {"event": name}, "steps": STEPS, **body}
+    return int(api.post("/flows", flow).expect(201)["id"])
+
+
+def wait_for_replay(api: Client, flow_id: int) -> Any:
+    """Wait until the replay of a flow has ended and return it."""
+    return api.wait(f"/flows/{flow_id}/replay", lambda row: row["state"] not in ("waiting", "running"), 120)
+
+
+def test_a_replay_compares_steps_with_the_live_version(api: Client) -> None:
+    """The result counts messages, people and orders of both; the file has each contact; nothing else changes."""
+    write_past(api, "filled", 4)
+    flow_id = create_flow(api, "filled", status="active")
+    api.get(f"/flows/{flow_id}/replay").expect(404)
+    counts = {path: api.get(path).headers["X-Total-Count"] for path in COUNTED}
+    steps = [*api.get(f"/flows/{flow_id}").expect(200)["steps"][:2], MAIL]
+    started = api.post(f"/flows/{flow_id}/replay", {"days": 30, "steps": steps, "sms_price": 0.05})
+    assert started.expect(202)["state"] == "waiting"
+    replay = wait_for_replay(api, flow_id)
+    result = replay["result"]
+    assert (replay["state"], replay["progress"], replay["error"]) == ("complete", 1.0, None)
+    assert (result["matching"], result["replayed"], result["is_changed"]) == (4, 4, True)
+    assert (result["draft"]["entered"], result["draft"]["emails"], result["draft"]["people"]) == (4, 8, 4)
+    assert result["live"]["entered"] == 4 and 4 <= result["live"]["emails"] <= 8
+    assert (result["orders"]["orders"], result["orders"]["amount"]) == (2, 80.0)
+    assert (result["orders_gained"]["orders"], result["orders_lost"]["orders"]) == (0, 0)
+    assert {warning["code"] for warning in result["warnings"]} >= {"imported", "event_late"}
+    assert [(step["type"], step["draft"] is None, step["live"] is None) for step in result["steps"]][:3] == [
+        ("wait", False, False), ("email", False, False), ("email", False, True),
+    ]  # fmt: skip
+    assert {path: api.get(path).headers["X-Total-Count"] for path in COUNTED} == counts
+    assert api.get(f"/flows/{flow_id}").expect(200)["stats"]["entered"] == 0
+    lines = api.get(f"/flows/{flow_id}/replay.csv").text.splitlines()
+    assert lines[0].split(",")[0] == '"contact_id"' and len(lines) >= 9
+    assert all('"\'=Ann"' in line for line in lines[1:])
+
+
+def test_the_same_seed_and_events_give_the_same_result(api: Client) -> None:
+    """Two replays with one seed are equal to the last byte; with another seed the split is drawn anew."""
+    write_past(api, "seeded", 12)
+    flow_id = create_flow(api, "seeded")
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    results, files = [], []
+    for seed in (5, 5, 6):
+        api.post(f"/flows/{flow_id}/replay", {"seed": seed, "until": until}).expect(202)
+        results.append(wait_for_replay(api, flow_id)["result"])
+        files.append(api.get(f"/flows/{flow_id}/replay.csv").body)
+    assert results[0] == results[1] and files[0] == files[1]
+    assert files[0] != files[2]
+
+
+def test_a_running_replay_refuses_another_and_can_be_cancelled(api: Client) -> None:
+    """The second start is a conflict; after the cancellation a new one may start."""
+    flow_id = create_flow(api, "cancelled")
+    api.post(f"/flows/{flow_id}/replay").expect(202)
+    assert api.post(f"/flows/{flow_id}/replay").expect(409)["code"] == "conflict"
+    assert api.delete(f"/flows/{flow_id}/replay").expect(200)["state"] == "cancelled"
+    api.get(f"/flows/{flow_id}/replay.csv").expect(404)
+    api.post(f"/flows/{flow_id}/replay").expect(202)
+    assert wait_for_replay(api, flow_id)["state"] == "complete"
+    assert api.delete(f"/flows/{flow_id}/replay").expect(200)["state"] == "complete"
+
+
+def test_a_flow_without_a_trigger_or_steps_is_refused(api: Client) -> None:
+    """All errors come at once, and nothing is started."""
+    flow_id = api.post("/flows", {"name": "Empty"}).expect(201)["id"]
+    error = api.post(f"/flows/{flow_id}/replay", {"days": 91, "until": "2040-01-01T00:00:00Z"}).expect(422)
+    assert error["validation_errors"].keys() == {"days", "until", "trigger.event", "steps"}
+    api.get(f"/flows/{flow_id}/replay").expect(404)
+
+
+@pytest.mark.parametrize("missing", ["contacts:read", "events:read", "flows:write"])
+def test_a_replay_needs_the_scopes_of_what_it_shows(server: Server, api: Client, missing: str) -> None:
+    """A key that may not read contacts or events gets neither result nor file."""
+    flow_id = create_flow(api, "scoped")
+    scopes = {"flows:read", "flows:write", "contacts:read", "events:read"} - {missing}
+    other = server.client(server.new_key(missing, "--scope", ",".join(sorted(scopes))))
+    assert other.post(f"/flows/{flow_id}/replay").expect(403)["required_scope"] == missing
+    if missing != "flows:write":
+        other.get(f"/flows/{flow_id}/replay").expect(403)
+        other.get(f"/flows/{flow_id}/replay.csv").expect(403)
+
+
+def test_a_replay_begins_again_after_a_kill(fresh_server: FreshServer) -> None:
+    """A kill amid a replay leaves nothing half: the next start runs it from its beginning."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    write_past(api, "killed", 3)
+    flow_id = create_flow(api, "killed")
+    api.post(f"/flows/{flow_id}/replay").expect(202)
+    api.wait(f"/flows/{flow_id}/replay", lambda row: row["state"] == "running", 30)
+    server.kill()
+    server.start()
+    replay = wait_for_replay(server.client(validate=False), flow_id)
+    assert (replay["state"], replay["result"]["draft"]["entered"]) == ("complete", 3)
