@@ -24,14 +24,14 @@ MAIL = {"subject": "Your cart", "body": "<p>Your {{ event.sku }}</p>"}
 STEPS = [{"duration": 3_600}, MAIL, {"duration": 86_400}, {"filters": [ORDERED], "yes": [], "no": [MAIL]}]
 EVENT = (
     "INSERT INTO event (account_id, contact_id, event, amount, data, test, generated, quiet, chain_depth, created_at, "
-    "updated_at) VALUES (1, ?, ?, ?, '{\"sku\":\"A-1\"}', 0, 0, 0, 0, ?, ?)"
+    'updated_at) VALUES (1, ?, ?, ?, \'{"sku":"A-1"}\', 0, 0, 0, 0, ?, ?)'
 )
 
 
 def write_past(path: Path, contacts: int) -> None:
     """Write a cart of each contact at a random time of the last 90 days, and orders after a third of them."""
     rng, now = random.Random(1), int(time.time() * 1000)
-    events = []
+    events: list[tuple[int, int, str, float | None]] = []
     for contact_id in range(1, contacts + 1):
         at = now - rng.randrange(90 * DAY_MS)
         events.append((at, contact_id, "cart_add", None))

@@ -1,6 +1,6 @@
 """Endpoints of replays of flows: start, progress and result, cancellation, and the file of people."""
 
-from typing import Annotated
+from typing import Annotated, cast
 
 from msgspec import Meta, Struct
 
@@ -25,7 +25,7 @@ class FlowReplay(Struct):
 
     id: int
     flow_id: Annotated[int, Meta(description="id of the flow")]
-    state: State
+    state: Annotated[State, Meta(description="`waiting` while another replay runs first")]
     progress: Annotated[float, Meta(description="share that is done, from 0 to 1")]
     days: Annotated[int, Meta(description="number of past days that are replayed")]
     until: Annotated[Moment, Meta(description="end of the replayed time")]
@@ -42,14 +42,14 @@ class FlowReplay(Struct):
         | None
     )
     result: Annotated[ReplayResult, Meta(description="null until the replay is complete")] | None
-    started_at: Moment | None
-    ended_at: Moment | None
+    started_at: Annotated[Moment, Meta(description="when it started")] | None
+    ended_at: Annotated[Moment, Meta(description="when it ended")] | None
     created_at: Moment
 
 
 def _serialize(row: models.FlowReplay) -> FlowReplay:
     return FlowReplay(
-        row.id, row.flow_id, row.state, replays.get_progress(row), row.days,
+        row.id, row.flow_id, cast(State, row.state), replays.get_progress(row), row.days,
         iso(row.until) or "", row.seed, row.order_event, row.sms_price,
         row.error, replays.read_result(row), iso(row.started_at), iso(row.ended_at), iso(row.created_at) or "",
     )  # fmt: skip

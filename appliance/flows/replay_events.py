@@ -36,8 +36,8 @@ _SELECT_TRIGGERS = (
 _SELECT_EVENTS = (
     f"SELECT id, contact_id, {_PLAYED_AT}, event, quiet, CASE WHEN resource_uid = :own OR (generated "
     "AND json_extract(data, '$.flow_id') = :flow) THEN coalesce(json_extract(data, '$.step_id'), 0) END FROM event "
-    f"WHERE {_IS_PLAYED} AND account_id = :account AND event IN (SELECT value FROM json_each(:names)) AND created_at >= :since "
-    "AND created_at < :until AND test = 0 AND contact_id IS NOT NULL ORDER BY id"
+    f"WHERE {_IS_PLAYED} AND account_id = :account AND event IN (SELECT value FROM json_each(:names)) "
+    "AND created_at >= :since AND created_at < :until AND test = 0 AND contact_id IS NOT NULL ORDER BY id"
 )
 _SELECT_CONSENT = (
     "SELECT id, contact_id, kind, address_hash, act, created_at, data ->> 'reason' FROM consent "
@@ -105,7 +105,8 @@ class Feed:
     """The items of a replay in their order, and the contacts whose events may start the flow.
 
     `matching_contacts` is how many contacts had a trigger event; with more than `MAX_RUNS` events, `contact_ids` is a
-    sample of them. `imported_count` is how many of the events were imported, and `first_events` has the time of the first recorded event of each name, None for a name without one.
+    sample of them. `imported_count` is how many of the events were imported, and `first_events` has the time of the
+    first recorded event of each name, None for a name without one.
     """
 
     def __init__(self, request: FeedRequest, max_runs: int = MAX_RUNS, max_items: int = MAX_ITEMS) -> None:

@@ -60,7 +60,7 @@ class ReplayTotals(Struct):
 class ReplayStepCounts(Struct):
     """The contacts and messages of one step in one version."""
 
-    entered: int = 0
+    entered: Annotated[int, Meta(description="how often a contact came to the step")] = 0
     sent: Annotated[int, Meta(description="messages sent")] = 0
     unsent: Annotated[int, Meta(description="messages not sent")] = 0
     held: Annotated[int, Meta(description="messages that waited for the end of quiet hours")] = 0
@@ -76,16 +76,16 @@ class ReplayStep(Struct):
     path: Annotated[str, Meta(description="path of the step in the flow")]
     type: str
     props: Annotated[dict[str, Any], Meta(description="properties of the step, without its branches")]
-    draft: ReplayStepCounts | None = None
-    live: ReplayStepCounts | None = None
+    draft: Annotated[ReplayStepCounts, Meta(description="counts with the changes")] | None = None
+    live: Annotated[ReplayStepCounts, Meta(description="counts in the live version")] | None = None
 
 
 class ReplayOrders(Struct):
     """Orders that followed a message by at most `ORDER_DAYS` days, with the sum of their amounts."""
 
-    orders: int = 0
-    people: int = 0
-    amount: float = 0.0
+    orders: Annotated[int, Meta(description="number of orders")] = 0
+    people: Annotated[int, Meta(description="contacts who ordered")] = 0
+    amount: Annotated[float, Meta(description="sum of the amounts of the orders")] = 0.0
 
 
 class ReplayMessage(Struct):
@@ -104,17 +104,20 @@ class ReplayPerson(Struct):
     live: Annotated[list[ReplayMessage], Meta(description="messages of the live version")]
 
 
+WarningCode = Literal[
+    "sampled", "event_missing", "event_late", "current_data", "reactions", "random", "not_ready", "starts_flows",
+    "unfinished", "sms_estimated", "rounded", "imported",
+]  # fmt: skip
+
+
 class ReplayWarning(Struct):
     """A limit of the replay: a code, and the event, number or total that it is about."""
 
-    code: Literal[
-        "sampled", "event_missing", "event_late", "current_data", "reactions", "random", "not_ready", "starts_flows",
-        "unfinished", "sms_estimated", "rounded", "imported",
-    ]  # fmt: skip
+    code: Annotated[WarningCode, Meta(description="which limit it is")]
     event: Annotated[str, Meta(description="name of the event that the warning is about")] | None = None
     at: Annotated[str, Meta(description="time", extra_json_schema={"format": "date-time"})] | None = None
-    number: int | None = None
-    total: int | None = None
+    number: Annotated[int, Meta(description="number that the warning is about")] | None = None
+    total: Annotated[int, Meta(description="of so many")] | None = None
 
 
 class ReplayResult(Struct):
@@ -125,8 +128,8 @@ class ReplayResult(Struct):
     matching: Annotated[int, Meta(description="contacts whose events may start the flow")]
     replayed: Annotated[int, Meta(description="contacts whose events were replayed; fewer if they are a sample")]
     is_changed: Annotated[bool, Meta(description="whether the draft differs from the live version")]
-    draft: ReplayTotals
-    live: ReplayTotals | None
+    draft: Annotated[ReplayTotals, Meta(description="what the flow with its changes would have done")]
+    live: Annotated[ReplayTotals, Meta(description="what the live version would have done")] | None
     gained: Annotated[int, Meta(description="contacts who would have got a message only from the draft")] = 0
     lost: Annotated[int, Meta(description="contacts who would have got a message only from the live version")] = 0
     changed: Annotated[int, Meta(description="contacts who would have got other messages, or at another time")] = 0
@@ -138,9 +141,11 @@ class ReplayResult(Struct):
     ] = field(default_factory=ReplayOrders)
     orders_lost: Annotated[
         ReplayOrders,
-        Meta(description="orders that followed a message of the live version that the draft would not send"),
+        Meta(description="orders that followed a message of the live version that the draft would not have sent"),
     ] = field(default_factory=ReplayOrders)
-    steps: list[ReplayStep] = field(default_factory=list)
+    steps: Annotated[list[ReplayStep], Meta(description="steps of both versions with their counts")] = field(
+        default_factory=list
+    )
     sample: Annotated[list[ReplayPerson], Meta(description="some contacts for whom the versions differ")] = field(
         default_factory=list
     )

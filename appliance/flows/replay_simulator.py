@@ -1,10 +1,10 @@
 """Replay: one version of a flow runs against the events that really happened, with the engine of the flows.
 
 The runs are in a sandbox, with a clock that goes from one interval to the next; an interval is a minute to a day long,
-so that many runs advance together. Each run keeps its own time (`SimulationRules.has_own_times`), and within an interval
-what happened to a contact comes in its true order: each contact's first event is processed together with those of the
-others, then each contact's second. Conditions that look at the clock, such as quiet hours, see the start of the
-interval.
+so that many runs advance together. Each run keeps its own time (`SimulationRules.has_own_times`), and within an
+interval what happened to a contact comes in its true order: each contact's first event is processed together with
+those of the others, then each contact's second. Conditions that look at the clock, such as quiet hours, see the start
+of the interval.
 """
 
 import json
@@ -49,8 +49,8 @@ _SELECT_DUE_RUNS = (
     "SELECT id, contact_id, due_at FROM run WHERE flow_id = ? AND status = 'live' AND due_at < ? ORDER BY due_at, id"
 )
 _SELECT_DUE_MESSAGES = (
-    f"SELECT {COLUMNS}, due_at FROM message WHERE flow_id = ? AND run_id NOT NULL AND status IN ('queued', 'held') AND due_at <= ? "
-    "ORDER BY due_at, id"
+    f"SELECT {COLUMNS}, due_at FROM message WHERE flow_id = ? AND run_id NOT NULL AND status IN ('queued', 'held') "
+    "AND due_at <= ? ORDER BY due_at, id"
 )
 
 _DATE_EVENT = "UPDATE event SET created_at = ?1, updated_at = ?1 WHERE id = ?2"
@@ -62,7 +62,10 @@ _INDEXES = {
     "step_visit": frozenset({"step_visit_run_id"}),
     "run": frozenset({"run_contact_id_flow_id_status_created_at_test", "run_live", "run_due"}),
 }
-_SELECT_HELD = "SELECT id, step_id FROM message WHERE flow_id = ? AND run_id NOT NULL AND status IN ('queued', 'held') AND status = 'held'"
+_SELECT_HELD = (
+    "SELECT id, step_id FROM message WHERE flow_id = ? AND run_id NOT NULL AND status IN ('queued', 'held') "
+    "AND status = 'held'"
+)
 
 
 class ReplayVersion(NamedTuple):
@@ -157,13 +160,8 @@ class FlowReplay:
         self, flow: Flow, version: ReplayVersion, feed: Feed, interval_ms: int, seed: int,
         report: Callable[[float], None],
     ) -> None:  # fmt: skip
-        self._flow_row, self._version, self._feed, self._interval, self._report = (
-            flow,
-            version,
-            feed,
-            interval_ms,
-            report,
-        )
+        self._flow_row, self._version, self._feed = flow, version, feed
+        self._interval, self._report = interval_ms, report
         self._rules = SimulationRules(has_own_times=True, seed=seed)
         self._outcome = ReplayOutcome()
         self._times: dict[tuple[int, int], int] = {}  # by run and step: when the run came to the step
@@ -324,9 +322,7 @@ class FlowReplay:
             ]
             for begin in range(0, len(due), _MAX_RUNS_AT_ONCE):
                 part = due[begin : begin + _MAX_RUNS_AT_ONCE]
-                transactions.write(
-                    engine.advance_runs, part, self.flow.name, self._plan, self._observe, self._rules
-                )
+                transactions.write(engine.advance_runs, part, self.flow.name, self._plan, self._observe, self._rules)
             if due:
                 self._date_events()
             if not self._send() and not due:

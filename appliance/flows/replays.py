@@ -374,9 +374,7 @@ def run_replay(row: models.FlowReplay, report: Callable[[float], None]) -> tuple
     all_triggers = [trigger] if live is None or trigger == live_trigger else [trigger, live_trigger]
     goals = sorted({goal for goal in (row.goal, flow.goal) if goal})
     start = row.until - row.days * clock.DAY_MS
-    feed = Feed(
-        FeedRequest(row.account_id, flow.id, start, row.until, row.seed, all_triggers, documents, goals)
-    )
+    feed = Feed(FeedRequest(row.account_id, flow.id, start, row.until, row.seed, all_triggers, documents, goals))
     whole = [*documents, *(dict(spec.data) for spec in all_triggers)]
     resolution_ms = _find_resolution(flow, all_triggers, whole)
     interval_ms = choose_interval(len(feed.items), resolution_ms)

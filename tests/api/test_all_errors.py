@@ -124,6 +124,8 @@ WRONG = (
           {"contact.channels_attributes[0].value", "contact.data.tags", "contact.list_ids", "start_at"}),
     Invalid("POST /flows/{id}/simulate_all", {"days": 0, "steps": [_WAIT], "start_at": "2001-01-01T00:00:00Z"},
           {"days", "steps[0].duration", "start_at"}),
+    Invalid("POST /flows/{id}/replay", {"days": 0, "steps": [_WAIT], "until": "2001-01-01T00:00:00Z"},
+          {"days", "steps[0].duration", "until"}),
     Invalid("POST /flows/{id}/activate", {"skip_overdue_seconds": -1}, {"skip_overdue_seconds", "no"}, "no=1"),
     Invalid("POST /flows/{id}/approve", {"updated_at": "yesterday"}, {"updated_at", "no"}, "no=1"),
     Invalid("POST /campaigns/{id}/approve", {"updated_at": "yesterday"}, {"updated_at", "no"}, "no=1"),

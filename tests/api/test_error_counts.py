@@ -78,6 +78,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/runs/move_on": {"run_ids": [1]},
     "POST /flows/{id}/runs/take_out": {"run_ids": [1]},
     "POST /flows/{id}/simulate_all": {"steps": _STEPS, "events": [{"event": "counted"}]},
+    "POST /flows/{id}/replay": {"steps": _STEPS, "order_event": "counted"},
 }
 # Only one field of each pair is allowed; two valid ones are another error
 EITHER = (("contact_ids", "segment_id"), ("run_ids", "step"), ("contact_id", "contact"))

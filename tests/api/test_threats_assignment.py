@@ -48,6 +48,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /campaigns/{id}/approve": {},
     "POST /flows/{id}/simulate": {},
     "POST /flows/{id}/simulate_all": {},
+    "POST /flows/{id}/replay": {},
     "POST /flows/{id}/archive": {},
     "POST /flows/{id}/reject": {},
     "POST /campaigns/{id}/duplicate": {},

@@ -3,12 +3,9 @@
 import random
 from typing import Any
 
-import msgspec
 import pytest
 
-from appliance.accounts.audit import Actor
 from appliance.core import clock, validation
-from appliance.core.errors import Conflict, Invalid, NotFound
 from appliance.events import submit
 from appliance.events.submit import EventWrite
 from appliance.flows import engine, replays, triggers
@@ -21,7 +18,7 @@ from appliance.storage import models, transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Flow, Trigger
 from tests.domain import flows_home
-from tests.domain.flows_rehearsed import create_flow, update_flow
+from tests.domain.flows_rehearsed import create_flow
 from tests.domain.home import Home, record_and_claim
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400

@@ -32,7 +32,8 @@ FORMS = {
         /contacts/imports/*/dates /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo
         /contacts/suppressions
         /contacts/suppressions/*/lift /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
-        /flows/*/discard /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
+        /flows/*/discard /flows/*/replay /flows/*/replay/cancel
+        /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
         /flows/*/steps/*/remove /flows/*/steps/*/template /flows/*/trigger /flows/*/try /flows/*/try/forget
         /flows/*/undo /flows/acts /forms
         /forms/* /forms/*/copy /forms/*/delete

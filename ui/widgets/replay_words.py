@@ -1,6 +1,7 @@
 """The result of a replay in words: a headline, the table of both versions, the steps, people and warnings."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from appliance.audience.contacts import store as contacts
@@ -103,31 +104,38 @@ def describe_orders(orders: ReplayOrders, is_gained: bool) -> str:
 def list_rows(result: ReplayResult) -> list[Row]:
     """Return the table of both versions; without changes there is one column."""
     live = result.live if result.is_changed else None
+    has_sms = bool(result.draft.sms or (live is not None and live.sms))
+
+    def build(label: str, describe: Callable[[ReplayTotals], str]) -> Row:
+        return Row(label, describe(result.draft), None if live is None else describe(live))
+
     rows = [
-        Row(label, i18n.format_number(getattr(result.draft, name)), live and i18n.format_number(getattr(live, name)))
+        build(label, partial(_format_count, name))
         for name, label in (
             ("entered", gettext("Entered the flow")), ("people", gettext("Contacts with a message")),
             ("emails", gettext("Emails")), ("sms", gettext("SMS")), ("sms_parts", gettext("SMS parts")),
             ("held", gettext("Held until quiet hours end")), ("capped", gettext("Stopped by the frequency cap")),
         )
-        if name not in ("sms", "sms_parts") or result.draft.sms or (live is not None and live.sms)
+        if name not in ("sms", "sms_parts") or has_sms
     ]  # fmt: skip
-    if result.draft.sms_cost is not None and (result.draft.sms or (live is not None and live.sms)):
-        rows.append(Row(gettext("Cost of SMS"), _format_cost(result.draft), live and _format_cost(live)))
-    others = (_count_others(result.draft), live and _count_others(live))
-    rows.append(Row(gettext("Not sent for other reasons"), others[0], others[1]))
+    if result.draft.sms_cost is not None and has_sms:
+        rows.append(build(gettext("Cost of SMS"), _format_cost))
+    rows.append(build(gettext("Not sent for other reasons"), _count_others))
     rows += [
-        Row(label, i18n.format_number(getattr(result.draft, name)), live and i18n.format_number(getattr(live, name)))
+        build(label, partial(_format_count, name))
         for name, label in (
             ("completed", gettext("Completed")), ("exited", gettext("Exited early")),
             ("live", gettext("Still in the flow")),
         )
     ]  # fmt: skip
-    label = ngettext(
-        "Orders within %(num)s day of a message", "Orders within %(num)s days of a message", ORDER_DAYS
-    )
+    label = ngettext("Orders within %(num)s day of a message", "Orders within %(num)s days of a message", ORDER_DAYS)
     before = result.orders.orders - result.orders_gained.orders + result.orders_lost.orders
-    return [*rows, Row(label, i18n.format_number(result.orders.orders), live and i18n.format_number(before))]
+    live_orders = None if live is None else i18n.format_number(before)
+    return [*rows, Row(label, i18n.format_number(result.orders.orders), live_orders)]
+
+
+def _format_count(name: str, totals: ReplayTotals) -> str:
+    return i18n.format_number(getattr(totals, name))
 
 
 def _format_cost(totals: ReplayTotals) -> str:
@@ -190,7 +198,7 @@ def _describe_warning(warning: ReplayWarning) -> str:
                 number=i18n.format_number(number), total=i18n.format_number(warning.total or 0),
             )  # fmt: skip
         case "event_missing":
-            return gettext("“%(event)s” has never been recorded, so it could not start or change anything.", event=event)
+            return gettext("“%(event)s” was never recorded, so it could not start or change anything.", event=event)
         case "event_late":
             day = formats.day(clock.parse(warning.at or ""))
             return gettext(
@@ -212,8 +220,9 @@ def _describe_warning(warning: ReplayWarning) -> str:
             )  # fmt: skip
         case "rounded":
             return ngettext(
-                "The time of day is checked every %(num)s minute.", "The time of day is checked every %(num)s minutes.", number
-            )
+                "The time of day is checked every %(num)s minute.", "The time of day is checked every %(num)s minutes.",
+                number,
+            )  # fmt: skip
     return _describe_plain_warning(warning.code)
 
 
@@ -225,7 +234,7 @@ def _describe_plain_warning(code: str) -> str:
             "message."
         ),
         "random": gettext("Random splits are drawn again, and equally for both versions."),
-        "not_ready": gettext("The flow cannot go live yet, or has unfinished content. It was replayed as far as it is."),
+        "not_ready": gettext("The flow cannot go live yet, or has unfinished content. It was replayed as it is."),
         "starts_flows": gettext("Other flows that its events would start are not replayed."),
         "sms_estimated": gettext("SMS parts are estimated from the first %(number)s SMS of each step.", number=500),
     }[code]

@@ -139,6 +139,7 @@ STORY: tuple[Example, ...] = (
     Example("POST /flows/{id}/simulate", "Simulate a flow for a contact", {
         "contact_id": 1, "events": [{"event": "email_clicked", "after": 3_600}],
     }, 1),
+    Example("POST /flows/{id}/replay", "Replay a flow against the last 30 days", {"days": 30}, 1),
     Example("POST /flows/{id}/simulate_all", "Simulate a flow for all who joined in the last 30 days", {"days": 30}, 1),
     Example("POST /flows/{id}/activate", "Activate a flow", {}, 1),
     Example("POST /flows/{id}/enroll", "Enroll existing contacts", {"contact_ids": [1]}, 1),

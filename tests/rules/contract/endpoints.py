@@ -102,6 +102,10 @@ D POST /flows/{id}/simulate 200 flows:read renders
 D GET /flows/{id}/runs 200 flows:read paged
 O GET /flows/starters 200 flows:read -- ready flows, to begin with
 O POST /flows/{id}/simulate_all 200 flows:read renders -- the rehearsal with many people at once
+O POST /flows/{id}/replay 202 flows:write renders -- the events of the past, against a changed flow
+O GET /flows/{id}/replay 200 flows:read -- its progress and result
+O DELETE /flows/{id}/replay 200 flows:write -- ends it
+O GET /flows/{id}/replay.csv 200 flows:read -- its people for a spreadsheet
 O GET /flows/{id}/scripts 200 flows:read paged renders -- rehearsals kept with the flow, as last run
 O GET /flows/{id}/report 200 flows:read -- figures of each step
 O GET /flows/{id}/runs.csv 200 flows:read -- the list of runs for a spreadsheet

@@ -64,6 +64,12 @@ O days integer -- of the past, from which people are taken
 O events [BulkAssumption]? -- what is assumed to happen
 O start_at,until date-time? -- the time of the rehearsal
 O steps [object] -- steps that are not saved yet
+= POST /flows/{{id}}/replay
+O days,seed integer -- how much of the past, and what decides random splits
+O until date-time? -- the end of the past
+O order_event string? -- what counts as an order
+O sms_price number? -- of a part of an SMS
+O steps [object] -- steps that are not saved yet
 = POST /flows/{{id}}/runs/move_on
 O run_ids [integer]? -- these runs
 O step integer? -- or all who are at this step
