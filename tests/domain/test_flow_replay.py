@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from appliance.core import clock, validation
+from appliance.core.errors import Conflict, Invalid, NotFound
 from appliance.events import submit
 from appliance.events.submit import EventWrite
 from appliance.flows import engine, replays, triggers
@@ -25,7 +26,7 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 ORDERED = {"name": "event", "predicate": "performed", "value": {"event": "order", "since": "flow_start"}}
 MAILED = {"name": "event", "predicate": "performed", "value": {"event": "email_sent", "since": "flow_start"}}
 TOTAL = {"name": "event.total", "predicate": "gt", "value": 10}
-WELCOME = [{"duration": HOUR}, {"subject": "Your cart", "body": "<p>x</p>"}]
+MAIL = {"subject": "Your cart", "body": "<p>x</p>"}
 
 
 def random_steps(rng: random.Random, depth: int = 0) -> list[dict[str, Any]]:
@@ -169,3 +170,107 @@ def test_a_replay_of_the_live_flow_gives_what_was_really_sent(home: Home, seed: 
     minutes = [(message.contact_id, message.step_id, message.at) for message in play(flow, interval_minutes=1)]
     longer = play(flow, interval_minutes=30 if quiet else 1_440)
     assert [(message.contact_id, message.step_id, message.at) for message in longer] == minutes
+
+
+def test_changes_are_compared_in_people_and_money(home: Home) -> None:
+    """Contacts who gain, lose or get other messages, and the orders that followed, are told apart."""
+    home.configure(email__allow_unverified_domains=True)
+    for number in range(1, 5):
+        home.contact(f"p{number}@example.org")
+    flow = create_flow(home, [{"filters": [TOTAL], "yes": [MAIL], "no": []}], status="active", goal="order")
+    start = clock.now_ms()
+    happenings = [(start + 1_000, contact_id, "cart_add") for contact_id in range(1, 5)]
+    happenings += [(start + DAY * 1_000, contact_id, "order") for contact_id in (1, 4)]
+    live_through(home, flow, happenings, start + 10 * DAY * 1_000)
+    small = {**TOTAL, "predicate": "lt", "value": 16}
+    split = flow.steps[0]
+    changed = {"id": split["id"], "filters": [small], "yes": [{"id": split["yes"][0]["id"], **MAIL}], "no": []}
+    result, people = replay(home, flow, days=20, steps=[changed])
+    assert result.is_changed and result.live is not None
+    assert (result.draft.emails, result.live.emails, result.gained, result.lost, result.changed) == (3, 2, 2, 1, 0)
+    assert (result.orders.orders, result.orders_gained.people, result.orders_lost.people) == (1, 1, 1)
+    assert (result.orders_gained.amount, result.orders_lost.amount) == (40.0, 40.0)
+    assert [row.contact_id for row in people if row.change == "removed"] == [4]
+    assert {person.contact_id for person in result.sample} == {1, 2, 4}
+    assert rows("SELECT count(*) FROM message WHERE flow_id = ?", (flow.id,)) == [(2,)]
+
+
+def test_the_frequency_cap_and_earlier_messages_count(home: Home) -> None:
+    """What the cap would have stopped is counted, with the messages that others really sent in that time."""
+    home.configure(email__allow_unverified_domains=True)
+    home.contact("p1@example.org")
+    cap = '{"messages": 2, "days": 7}'
+    transactions.write(run, "UPDATE account SET frequency_cap = ?", (cap,))
+    other = create_flow(home, [MAIL], {"event": "order"}, status="active", name="Other")
+    start = clock.now_ms()
+    live_through(home, other, [(start + 3 * DAY * 1_000, 1, "order"), (start + 4 * DAY * 1_000, 1, "cart_add")],
+                 start + 10 * DAY * 1_000)  # fmt: skip
+    flow = create_flow(home, [MAIL, {"duration": HOUR}, MAIL])
+    result, people = replay(home, flow, days=20)
+    assert (result.draft.emails, result.draft.capped, result.draft.unsent) == (1, 1, {"frequency_cap": 1})
+    assert [row.draft_reason for row in people] == [None, "frequency_cap"]
+    assert result.live is None and result.is_changed
+
+
+def test_contacts_who_were_inside_at_the_start_do_not_enter(home: Home) -> None:
+    """A run that had begun before keeps its contact from entering until it really ended."""
+    home.configure(email__allow_unverified_domains=True)
+    home.contact("p1@example.org")
+    flow = create_flow(home, [{"duration": 4 * DAY}, MAIL], status="active")
+    start = clock.now_ms()
+    happenings = [(start + days * DAY * 1_000 + 1, 1, "cart_add") for days in (0, 3, 6)]
+    live_through(home, flow, happenings, start + 12 * DAY * 1_000)
+    result, _ = replay(home, flow, days=11)
+    assert result.live is not None
+    assert (result.live.entered, result.live.refused, result.live.emails) == (1, {"already_inside": 1}, 1)
+
+
+def test_more_entries_than_the_limit_are_a_sample_by_seed(home: Home) -> None:
+    """A feed with a lower limit has so many events at most; the seed chooses the contacts."""
+    start = clock.now_ms()
+    for number in range(1, 21):
+        home.contact(f"p{number}@example.org")
+        submit_event(home, "cart_add", number)
+    flow = create_flow(home, [MAIL])
+    home.advance(DAY)
+
+    def read(seed: int) -> Feed:
+        spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
+        request = FeedRequest(home.account_id, flow.id, start - 1, clock.now_ms(), seed, [spec], [flow.steps], [])
+        return Feed(request, max_runs=6)
+
+    first = read(1)
+    assert (first.matching_contacts, len(first.contact_ids), first.trigger_count) == (20, 6, 6)
+    assert read(1).contact_ids == first.contact_ids != read(2).contact_ids
+
+
+def test_a_running_replay_and_an_incomplete_flow_are_refused(home: Home) -> None:
+    """A second start is a conflict; a flow without trigger and steps has all errors at once; a cancelled one ends."""
+    flow = create_flow(home, [MAIL])
+    prepared = replays.prepare(home.account_id, flow.id, ReplayRequest())
+    transactions.write(replays.start, prepared, "user:1")
+    with pytest.raises(Conflict):
+        transactions.write(replays.start, prepared, "user:1")
+    assert replays.is_due()
+    assert transactions.write(replays.cancel, home.account_id, flow.id).state == "cancelled"
+    assert not replays.is_due()
+    with pytest.raises(NotFound):
+        replays.get_people(home.account_id, flow.id)
+    empty = create_flow(home, [], {"event": "manual"})
+    with pytest.raises(Invalid) as error:
+        replays.prepare(home.account_id, empty.id, ReplayRequest())
+    assert error.value.fields.keys() == {"trigger.event", "steps"}
+    home.advance(15 * DAY)
+    assert replays.list_expired(10) and transactions.write(replays.delete, replays.list_expired(10)) == 1
+
+
+def test_sms_are_counted_in_parts_with_their_cost(home: Home) -> None:
+    """Parts come from rendered SMS, and the price is that of the request."""
+    for number in range(1, 4):
+        home.contact(f"p{number}@example.org", phone=f"+1202555010{number}", opt_in=True)
+        submit_event(home, "cart_add", number)
+    flow = create_flow(home, [{"type": "sms", "body": "Hello " + "x" * 170}])
+    home.advance(DAY)
+    result, _ = replay(home, flow, days=3, sms_price=0.04)
+    assert (result.draft.sms, result.draft.sms_parts, result.draft.sms_cost) == (3, 6, 0.24)
+    assert not result.draft.sms_parts_estimated
