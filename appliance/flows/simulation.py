@@ -34,6 +34,7 @@ from appliance.flows.drafts import FlowDraft
 from appliance.flows.simulation_events import (
     MAX_SCRIPTS,
     SCRIPTS,
+    BranchChoice,
     Expectation,
     RealEvent,
     SimulatedRun,
@@ -48,6 +49,7 @@ from appliance.flows.simulation_timeline import (
     format_moment,
 )
 from appliance.flows.simulator import FlowSimulator
+from appliance.flows.steps.base import SimulationRules
 from appliance.flows.steps.http_request import HttpRequest
 from appliance.flows.triggers import TriggerSpec
 from appliance.storage import transactions
@@ -157,7 +159,20 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
     simulation_events.check_assumptions(flow.account_id, request.events or [], ids, faults)
     request_steps = {step["id"] for _, step in document.walk(steps) if step["type"] == HttpRequest.type}
     simulation_events.check_responses(request.responses or [], request_steps, faults)
+    _check_branches(request.branches or [], steps, faults)
     faults.check()
+
+
+def _check_branches(choices: Sequence[BranchChoice], steps: Sequence[dict[str, Any]], faults: Faults) -> None:
+    """Add an error for each choice whose step is no random split, or has no such branch; `steps` are the top ones."""
+    splits = {step["id"]: step for _, step in document.walk(steps) if step["type"] == "random_split"}
+    for index, choice in enumerate(choices):
+        if not isinstance(choice.step, int) or not isinstance(choice.branch, str):
+            continue
+        if choice.step not in splits:
+            faults.add(f"branches[{index}].step", gettext("must exist"))
+        elif choice.branch not in {branch["key"] for branch in splits[choice.step]["branches"]}:
+            faults.add(f"branches[{index}].branch", gettext("must exist"))
 
 
 def _simulate_in_sandbox(
@@ -174,7 +189,8 @@ def _simulate_in_sandbox(
     entered = transactions.write(simulation_sandbox.enter_flow, flow, contact_id, request.event or {}, times.start)
     simulated_run = SimulatedRun(flow.account_id, contact_id, entered.run_id)
     paths = {step["id"]: path for path, step in document.walk(flow.steps)}
-    simulator = FlowSimulator(flow, flow.version, paths, simulated_run, times.until)
+    rules = SimulationRules(branches={choice.step: choice.branch for choice in request.branches or []})
+    simulator = FlowSimulator(flow, flow.version, paths, simulated_run, times.until, rules)
     simulator.play_responses(request.responses or [])
     simulator.notes = [*note_stopped_sending(flow.account_id), *notes, *entered.notes]
     real_events: list[RealEvent] = []
@@ -424,7 +440,7 @@ def _list_deleted(fields: dict[str, list[str]]) -> list[str]:
     for name, messages in fields.items():
         if name == "contact_id":
             failures.append(gettext("the contact of this test was deleted"))
-        elif name.startswith("events[") and name.endswith("].step"):
+        elif name.startswith(("events[", "branches[")) and name.endswith("].step"):
             failures.append(gettext("a step that this test needs was deleted"))
         else:
             other_fields[name] = messages

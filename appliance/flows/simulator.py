@@ -45,7 +45,7 @@ from appliance.flows.simulation_timeline import (
     format_moment,
 )
 from appliance.flows.steps import BY_TYPE
-from appliance.flows.steps.base import ActiveRun, Node, StepContext, StepResult
+from appliance.flows.steps.base import NO_RULES, ActiveRun, Node, SimulationRules, StepContext, StepResult
 from appliance.flows.steps.http_request import SIMULATED
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.sending.messages.prepare import MessagePreparer
@@ -109,14 +109,16 @@ _MAX_SECONDS = 10.0
 class FlowSimulator:
     """The simulation of one run: call `run` once, in the open sandbox in which the run was started.
 
-    `paths` are the paths of the steps by step id, and `until` is the latest end in Unix milliseconds. `entries` and
-    `notes` are the result.
+    `paths` are the paths of the steps by step id, and `until` is the latest end in Unix milliseconds. `rules` has the
+    branches that were chosen for random splits. `entries` and `notes` are the result.
     """
 
     def __init__(
-        self, flow: Flow, version: int, paths: dict[Any, str], simulated_run: SimulatedRun, until: int
-    ) -> None:
+        self, flow: Flow, version: int, paths: dict[Any, str], simulated_run: SimulatedRun, until: int,
+        rules: SimulationRules = NO_RULES,
+    ) -> None:  # fmt: skip
         self.flow, self.version, self.paths, self.simulated_run, self.until = flow, version, paths, simulated_run, until
+        self._rules = rules
         self.entries: list[SimulationEntry] = []
         self.notes: list[str] = []
         self.zone = members.build_scope(flow.account_id).zone
@@ -196,8 +198,9 @@ class FlowSimulator:
             )
             if due:
                 transactions.write(
-                    engine.advance_runs, [self.simulated_run.run_id], self.flow.name, self._plan, self._observe
-                )
+                    engine.advance_runs, [self.simulated_run.run_id], self.flow.name, self._plan, self._observe,
+                    self._rules,
+                )  # fmt: skip
             self._report_skipped()
             for sent in simulation_sandbox.send_due_messages(self._runs_json, self._renderer, self._stuck_messages):
                 self._report_sent(sent)

@@ -353,3 +353,23 @@ def test_a_holdout_group_of_a_flow(api: Client) -> None:
         "trigger.data.holdout_event": ["is invalid"],
         "trigger.data.respect_control_group": ["is invalid"],
     }
+
+
+def test_a_simulation_takes_the_chosen_branch_of_a_random_split(api: Client) -> None:
+    """Each branch can be chosen, also in a test of the flow; another step or branch is refused."""
+    split = {"type": "random_split", "branches": [
+        {"share": 50, "steps": [{"type": "exit"}]}, {"share": 50, "steps": [{"duration": 60}]},
+    ]}  # fmt: skip
+    flow = api.post("/flows", {"trigger": {"event": "order_paid"}, "steps": [split, {"duration": 60}]}).expect(201)
+    path, (stored, wait) = f"/flows/{flow['id']}", flow["steps"]
+    keys = [branch["key"] for branch in stored["branches"]]
+    for key, status in zip(keys, ("exited", "completed"), strict=True):
+        choice = {"branches": [{"step": stored["id"], "branch": key}]}
+        simulation = api.post(f"{path}/simulate", choice).expect(200)
+        assert (simulation["timeline"][1]["outcome"], simulation["end"]["status"]) == (key, status)
+        script = {"name": key, **choice, "expect": [{"end": status}]}
+        changed = api.patch(path, {"data": {"scripts": [script]}}).expect(200)
+        assert changed["scripts"][0]["passed"], changed["scripts"]
+    wrong = {"branches": [{"step": wait["id"], "branch": keys[0]}, {"step": stored["id"], "branch": "b99"}]}
+    errors = api.post(f"{path}/simulate", wrong).expect(422)["validation_errors"]
+    assert errors.keys() == {"branches[0].step", "branches[1].branch"}

@@ -277,3 +277,16 @@ def test_a_holdout_group(user: ScriptlessBrowser, api: Client, flow: int) -> Non
     api.patch(f"/flows/{flow}", {"steps": [{"duration": 60}], "status": "active"}).expect(200)
     page = HtmlPage(user, f"/flows/{flow}?step=start")
     assert "Nothing can be said yet." in page.text and "Got nothing (holdout group)" in page.text
+
+
+def test_choosing_the_branch_of_a_random_split_in_a_simulation(user: ScriptlessBrowser, api: Client) -> None:
+    """The page offers each branch; the chosen one is marked and taken, and is kept when the form is sent."""
+    split = {"type": "random_split", "branches": [
+        {"name": "Short", "share": 50, "steps": [{"type": "exit"}]}, {"name": "Long", "share": 50, "steps": []},
+    ]}  # fmt: skip
+    body = {"name": "Drawn", "trigger": {"event": "order_paid"}, "steps": [split, {"duration": 60}]}
+    flow = api.post("/flows", body).expect(201)["id"]
+    for name in ("Short", "Long"):
+        page = HtmlPage(user, f"/flows/{flow}/try").follow(f"What if: {name} (50%)")
+        assert f"Chosen: {name} (50%)" in page.text and f"Long 50%: {name} (50%)" in page.text
+        assert f"Chosen: {name} (50%)" in page.press("Run simulation").text

@@ -19,6 +19,7 @@ from appliance.flows.drafts import FlowDraft
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, StepCount, run_in_turn
 from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, SimulationInput
 from appliance.flows.simulation_timeline import Simulation, SimulationEntry
+from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.http_request import HttpRequest
 from appliance.flows.store import FlowPatch
 from appliance.storage.transactions import commit, fetch, render
@@ -39,13 +40,26 @@ _DAY_SECONDS = 86_400
 _CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
 # Instead of an event: the request of the step gets no response.
 _REQUEST_FAILED = "http_request_failed"
+# A chosen branch of a random split in the query: the id of the step and the key of the branch.
+_WAY = re.compile(rf"(\d{{1,9}})\.({branches.BRANCH_KEY})")
 
 
 class SimulationForm(NamedTuple):
-    """The values of a simulation's query, and its simulated events (`choices`), such as `12.email_clicked`."""
+    """The values of a simulation's query, its simulated events (`choices`), such as `12.email_clicked`, and `ways`.
+
+    `ways` are the keys of the branches that were chosen for random splits, by step id.
+    """
 
     values: dict[str, str]
     choices: tuple[str, ...]
+    ways: Mapping[int, str] = {}
+
+    def choose(self, step_id: int, key: str) -> str:
+        """Return the query string with the branch of a random split chosen, or drawn again if it was chosen."""
+        ways = {**self.ways, step_id: key}
+        if self.ways.get(step_id) == key:
+            del ways[step_id]
+        return self.query(way=" ".join(f"{step}.{branch}" for step, branch in ways.items()))
 
     def query(self, **other: str) -> str:
         """Return the query string of this form with some values replaced."""
@@ -57,14 +71,18 @@ class SimulationForm(NamedTuple):
         return self.query(do=" ".join(remaining if choice in self.choices else [*remaining, choice]))
 
 
-_QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "response", "day", "hour", "q", "do")
+_QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "response", "day", "hour", "q", "do", "way")
 
 
 def read_query(text: Mapping[str, Any]) -> SimulationForm:
     """Return the values of a simulation from a query or a posted form; invalid simulated events are dropped."""
     values = {name: str(text.get(name) or "").strip()[:2_000] for name in _QUERY_NAMES}
     stored = {name: value for name, value in values.items() if value}
-    return SimulationForm(stored, tuple(value for value in values["do"].split() if _CHOICE.fullmatch(value))[:20])
+    ways = [match for value in values["way"].split() if (match := _WAY.fullmatch(value))]
+    return SimulationForm(
+        stored, tuple(value for value in values["do"].split() if _CHOICE.fullmatch(value))[:20],
+        {int(match[1]): match[2] for match in ways[:20]},
+    )  # fmt: skip
 
 
 def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> SimulationInput:
@@ -96,6 +114,11 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
             {"step": step_id, "status": 0} if step_id in failing else {"step": step_id, "body": body or None}
             for step_id in requests
         ]
+    raw["branches"] = [
+        {"step": step_id, "branch": key}
+        for step_id, key in form.ways.items()
+        if key in _list_ways(document.find_step(draft.steps, step_id))
+    ]
     return validation.read(SimulationInput, raw)
 
 
@@ -197,6 +220,27 @@ def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int,
     return offers
 
 
+def _list_ways(step: dict[str, Any] | None) -> dict[str, str]:
+    """Return the labels of the branches of a random split by their keys; empty for any other step, or none."""
+    if step is None or step["type"] != "random_split":
+        return {}
+    return BY_TYPE[step["type"]].list_branches(branches.get_props(step))
+
+
+def list_random_ways(
+    draft: FlowDraft, simulated: Simulation, form: SimulationForm
+) -> dict[int, list[tuple[str, str, bool]]]:
+    """Return, by the id of each random split, its branches as (label, query string that chooses it, whether chosen)."""
+    return {
+        entry.step_id: [
+            (label, form.choose(entry.step_id, key), form.ways.get(entry.step_id) == key)
+            for key, label in _list_ways(document.find_step(draft.steps, entry.step_id)).items()
+        ]
+        for entry in simulated.timeline
+        if entry.step_id is not None and entry.type == "random_split"
+    }
+
+
 def _can_simulate(event: str) -> bool:
     return (
         event in simulation_events.MESSAGE_EVENTS
@@ -289,6 +333,7 @@ def _load_tree(visit: Visit, draft: Any, query: SimulationForm, simulated: Simul
         "has_requests": any(step["type"] == HttpRequest.type for _, step in document.walk(steps)),
         "cards": highlight_path(cards, simulated) if simulated is not None else cards, "icons": flow_tree.step_icons(),
         "offers": list_branch_events(simulated, query) if simulated is not None else {},
+        "ways": list_random_ways(draft, simulated, query) if simulated is not None else {},
         "expected": list_expectations(simulated, titles) if simulated is not None else [],
         "messages": list_messages(simulated) if simulated is not None else [],
     }  # fmt: skip
@@ -365,6 +410,8 @@ def _serialize_test(script: dict[str, Any]) -> dict[str, Any]:
     stored = {key: value for key, value in script.items() if value not in (None, [], {})}
     if isinstance(stored.get("start_at"), int):
         stored["start_at"] = clock.iso(stored["start_at"])
+    if "branches" in stored:
+        stored["branches"] = [validation.sent_fields(choice) for choice in script["branches"]]
     stored["events"] = [validation.sent_fields(event) for event in script.get("events") or []]
     if "contact" in stored:
         stored["contact"] = validation.sent_fields(stored["contact"])
