@@ -33,6 +33,7 @@ from appliance.flows import (
     simulation_bulk,
     split_results,
     split_tests,
+    starters,
     store,
     triggers,
     versions,
@@ -198,6 +199,7 @@ class FlowStarter(Struct):
     name: Annotated[str, Meta(description="name of the new flow")]
     trigger: Annotated[Json, schema_name("FlowTriggerWrite"), Meta(description="trigger")]
     steps: Annotated[list[Annotated[Json, schema_name("FlowStepWrite")]], Meta(description="steps")]
+    data: Annotated[Json, Meta(description="custom data; `scripts` are the simulations that show the flow")]
 
 
 class FlowStarters(Struct):
@@ -375,7 +377,7 @@ async def describe_flows(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("GET", "/flows/starters", scope="flows:read", response_type=FlowStarters)
 async def list_flow_starters(request: ApiRequest) -> ApiResponse:
     """Get predefined flows in the colours of the account."""
-    starter_flows = store.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
+    starter_flows = starters.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
     return ApiResponse(FlowStarters([FlowStarter(*starter) for starter in starter_flows]))
 
 

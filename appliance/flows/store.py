@@ -1,4 +1,4 @@
-"""Flows in the database: listing, creating, updating and deleting them, and the starters that a flow can begin from."""
+"""Flows in the database: listing, creating, updating and deleting them."""
 
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal, NamedTuple
@@ -7,19 +7,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
 from appliance.accounts.audit import Actor
-from appliance.audience.segments import suggestions
-from appliance.content import brand as brands
-from appliance.content.designs.theme import Look
-from appliance.content.templates import starters as letters
-from appliance.content.templates.starters import ReadyEmail
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
-from appliance.core.i18n import gettext, gettext_noop, use_language
-from appliance.core.recipient_texts import language_of_locale
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Data, EventName, LastRead, Line, Name, PageQuery, Short, default, schema_name
-from appliance.flows import document, entry_caps, lifecycle, simulation_events, triggers, versions
-from appliance.flows.document import ParsedSteps, walk
+from appliance.flows import document, entry_caps, lifecycle, simulation_events, starters, triggers, versions
+from appliance.flows.document import ParsedSteps
 from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
 from appliance.flows.versions import NO_CONTENTS, PreparedContents
 from appliance.sending.messages import sms_rules
@@ -88,158 +82,6 @@ class FlowQuery(PageQuery):
     status: Annotated[StatusFilter, Meta(description="only those with this status")] | UnsetType = UNSET
     event: Annotated[EventName, Meta(description="only flows that this event starts")] | UnsetType = UNSET
     search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
-
-
-_DAY_SECONDS = 86_400
-_CART_WAIT_SECONDS = 4 * 3_600
-
-Steps = list[dict[str, Any]]
-Emails = dict[str, ReadyEmail]
-
-
-class Starter(NamedTuple):
-    """A ready-made flow to begin from; `trigger` and `steps` are as in the request of `POST /flows`."""
-
-    key: str
-    label: str
-    description: str
-    name: str
-    trigger: dict[str, Any]
-    steps: Steps
-
-    def count_emails(self) -> int:
-        """Return the number of emails on all branches."""
-        return sum("design" in step for _, step in walk(self.steps))
-
-    def count_steps(self) -> int:
-        """Return the number of steps on all branches."""
-        return sum(1 for _ in walk(self.steps))
-
-
-# The custom field with the birthday, as imported columns are named in the languages of the interface.
-_BIRTHDAY_FIELDS = (
-    "birthday", "birth_date", "birthdate", "date_of_birth", "geburtstag", "geburtsdatum", "anniversaire",
-    "date_de_naissance", "cumpleanos", "fecha_de_nacimiento", "compleanno", "data_di_nascita", "aniversario",
-    "data_de_nascimento", "verjaardag", "geboortedatum", "urodziny", "data_urodzenia", "誕生日", "生年月日",
-)  # fmt: skip
-
-
-def build_starters(look: Look) -> tuple[Starter, ...]:
-    """Return the starters with the look of a brand; their buttons lead to the brand's first web address.
-
-    Names and emails are in the language of the account, labels and descriptions in the current language.
-    """
-    emails = letters.build_flow_emails(letters.get_home_url(look), look.locale)
-
-    def name(text: str) -> str:
-        with use_language(language_of_locale(look.locale)):
-            return gettext(text)
-
-    return (
-        Starter(
-            "welcome", gettext("Welcome"),
-            gettext("Welcomes new members of a list, and follows up on whether they click."),
-            name("Welcome"), {"event": "list_add"}, _build_welcome(look, emails),
-        ),
-        Starter(
-            "win_back", gettext("Win-back"),
-            gettext("Asks a segment of inactive contacts whether they want to stay."),
-            name("Win-back"), {"event": "segment_enter"}, _build_win_back(emails),
-        ),
-        Starter(
-            "birthday", gettext("Birthday"),
-            gettext("A greeting on a contact’s birthday, from a custom field with the date."), name("Birthday"),
-            {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}},
-            _build_birthday(emails),
-        ),
-        Starter(
-            "after_event", gettext("Post-purchase"),
-            gettext("Some days after an order: a thank-you and a question."), name("Post-purchase"),
-            {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 30 * _DAY_SECONDS}}},
-            _build_after_event(emails),
-        ),
-        Starter(
-            "cart", gettext("Abandoned cart"),
-            gettext("Reminds contacts of a cart that they left, until they order. Your shop sends the event."),
-            name("Abandoned cart"),
-            {"event": "cart_abandoned", "data": {"frequency": {"min_gap_seconds": 7 * _DAY_SECONDS}}},
-            _build_cart(emails),
-        ),
-        Starter(
-            "sunset", gettext("Sunset"),
-            gettext("Asks a segment of inactive contacts twice, and unsubscribes those who do not click."),
-            name("Sunset"), {"event": "segment_enter"}, _build_sunset(emails),
-        ),
-    )  # fmt: skip
-
-
-def list_starters(account_id: int) -> tuple[Starter, ...]:
-    """Return the starters with the look of an account's brand."""
-    return build_starters(Look(*brands.build_look(brands.get(account_id))))
-
-
-def find_starter(account_id: int, key: str) -> Starter | None:
-    """Return the starter with this key, in the look of the account's brand, or None.
-
-    A date that it waits for is read from the most common of `_BIRTHDAY_FIELDS` that the account's contacts have.
-    """
-    starter = next((starter for starter in list_starters(account_id) if starter.key == key), None)
-    if starter and starter.trigger["event"] == "date_reached":
-        paths = (field.path for field in suggestions.suggest_data_keys(account_id) if field.path in _BIRTHDAY_FIELDS)
-        path = next(paths, _BIRTHDAY_FIELDS[0])
-        starter = starter._replace(
-            trigger={**starter.trigger, "data": {**starter.trigger["data"], "path": f"data.{path}"}}
-        )
-    return starter
-
-
-def _build_welcome(look: Look, emails: Emails) -> Steps:
-    starter = letters.find_starter(look, "welcome")
-    assert starter is not None  # `welcome` is one of the email starters.
-    return [
-        starter.email._asdict(),
-        {"duration": 3 * _DAY_SECONDS},
-        _split_on_event(
-            "email_clicked", [emails["welcome_clicked"]._asdict()], [emails["welcome_not_clicked"]._asdict()]
-        ),
-    ]
-
-
-def _build_win_back(emails: Emails) -> Steps:
-    return [
-        emails["win_back"]._asdict(),
-        {"duration": 7 * _DAY_SECONDS},
-        _split_on_event(
-            "email_clicked",
-            [{"type": "contact_update", "data_merge": {"quiet": None}}],
-            [{"type": "contact_update", "data_merge": {"quiet": True}}],
-        ),
-    ]
-
-
-def _build_birthday(emails: Emails) -> Steps:
-    return [emails["birthday"]._asdict()]
-
-
-def _build_after_event(emails: Emails) -> Steps:
-    return [{"duration": 7 * _DAY_SECONDS}, emails["after_event"]._asdict()]
-
-
-def _split_on_event(event: str, yes: Steps, no: Steps) -> dict[str, Any]:
-    """Return a step that takes `yes` if the event happened since the contact entered the flow, else `no`."""
-    happened = {"name": "event", "predicate": "performed", "value": {"event": event, "since": "flow_start"}}
-    return {"filters": [happened], "yes": yes, "no": no}
-
-
-def _build_cart(emails: Emails) -> Steps:
-    last = [{"duration": 2 * _DAY_SECONDS}, _split_on_event("order_paid", [], [emails["cart_last"]._asdict()])]
-    return [{"duration": _CART_WAIT_SECONDS}, _split_on_event("order_paid", [], [emails["cart"]._asdict(), *last])]
-
-
-def _build_sunset(emails: Emails) -> Steps:
-    leave: Steps = [{"type": "unsubscribe", "channel": "email"}]
-    last = [emails["sunset"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", [], leave)]
-    return [emails["win_back"]._asdict(), {"duration": 7 * _DAY_SECONDS}, _split_on_event("email_clicked", [], last)]
 
 
 DEFAULT_NAME = gettext_noop("Untitled flow")
@@ -423,19 +265,22 @@ def _raise_faults(faults: Faults) -> None:
 
 
 def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
-    """Return a request completed from its starter: its name, trigger and steps, unless the request has its own.
+    """Return a request completed from its starter: name, trigger, steps and data, unless the request has its own.
+
+    The simulations in the data are about the steps of the starter, so other steps get none.
 
     Raises Invalid for an unknown starter.
     """
     if not isinstance(request.starter, str):
         return request
-    starter = find_starter(account_id, request.starter)
+    starter = starters.find_starter(account_id, request.starter)
     if starter is None:
         raise Invalid({"starter": [gettext("is not included in the list")]})
     return FlowCreate(
         name=starter.name if request.name is UNSET else request.name, goal=request.goal,
         trigger=starter.trigger if request.trigger is UNSET else request.trigger,
-        steps=starter.steps if request.steps is UNSET else request.steps, data=request.data, status=request.status,
+        steps=starter.steps if request.steps is UNSET else request.steps,
+        data=starter.data if request.data is UNSET and request.steps is UNSET else request.data, status=request.status,
     )  # fmt: skip
 
 

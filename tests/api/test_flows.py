@@ -7,6 +7,10 @@ import pytest
 from tests.kit.client import Client
 
 STARTS = {"event": "order_paid"}
+STARTERS = (
+    "welcome", "onboarding", "lead_magnet", "cart", "browse", "after_event", "review", "replenishment",
+    "failed_payment", "birthday", "event_reminder", "win_back", "re_permission", "sunset",
+)  # fmt: skip
 LETTER = {"subject": "Thank you", "body": "<p>Thank <a href='https://example.org/x'>you</a></p>"}
 
 
@@ -242,7 +246,7 @@ def test_the_birthday_starter_uses_the_field_of_the_contacts(api: Client) -> Non
     assert (trigger["data"]["path"], trigger["data"]["yearly"]) == ("data.geburtstag", True)
 
 
-@pytest.mark.parametrize("key", ["welcome", "win_back", "birthday", "after_event", "cart", "sunset"])
+@pytest.mark.parametrize("key", STARTERS)
 def test_flow_starters(api: Client, key: str) -> None:
     """Each starter creates a complete draft, which at most lacks a segment."""
     starter = next(starter for starter in api.get("/flows/starters").expect(200)["starters"] if starter["key"] == key)
@@ -251,7 +255,8 @@ def test_flow_starters(api: Client, key: str) -> None:
     assert flow["trigger"]["event"] == starter["trigger"]["event"]
     own = api.post("/flows", {"starter": key, "name": "Mine", "steps": []}).expect(201)
     assert (own["name"], own["steps"], own["trigger"]) == ("Mine", [], flow["trigger"])
-    if key in ("win_back", "sunset"):
+    assert flow["data"] == starter["data"] and own["data"] == {}
+    if key in ("win_back", "sunset", "re_permission"):
         segment = api.post("/segments", {"name": f"Quiet {key}"}).expect(201)["id"]
         api.patch(flow_path(flow), {"trigger": {"segment_id": segment}}).expect(200)
     assert api.post(flow_path(flow, "activate")).expect(200)["status"] == "active"

@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, audit
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
-from appliance.flows import drafts, lifecycle, report, store
+from appliance.flows import drafts, lifecycle, report, starters, store
 from appliance.storage.models import Flow
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, view
@@ -75,7 +75,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _list_starters(visit: Visit) -> list[Any]:
-    return [*store.list_starters(visit.account_id)]
+    return [*starters.list_starters(visit.account_id)]
 
 
 @pages.get("/new")

@@ -413,7 +413,7 @@ _STARTERS: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...]
 )
 
 
-# Emails of the ready-made flows (`build_starters` of `appliance/flows/store.py`).
+# Emails of the ready-made flows (`appliance/flows/starters`).
 
 
 def build_flow_emails(home: str, locale: str = DEFAULT_LANGUAGE) -> dict[str, ReadyEmail]:
@@ -427,7 +427,7 @@ def build_flow_emails(home: str, locale: str = DEFAULT_LANGUAGE) -> dict[str, Re
 
 def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
     return {
-        "welcome_clicked": _build_flow_email(
+        "welcome_clicked": build_flow_email(
             gettext("What to read next"),
             gettext("Three things other readers found useful."),
             gettext("What to read next"),
@@ -435,7 +435,7 @@ def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
             gettext("Show me"),
             home,
         ),
-        "welcome_not_clicked": _build_flow_email(
+        "welcome_not_clicked": build_flow_email(
             gettext("Did we catch you at a bad time?"),
             gettext("One link, for whenever you have a minute."),
             gettext("Whenever you have a minute"),
@@ -446,7 +446,7 @@ def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
             gettext("Take a look"),
             home,
         ),
-        "win_back": _build_flow_email(
+        "win_back": build_flow_email(
             gettext("Should we stay in touch?"),
             gettext("One click is all it takes."),
             gettext("Should we stay in touch?"),
@@ -457,7 +457,7 @@ def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
             gettext("Yes, keep me subscribed"),
             home,
         ),
-        "birthday": _build_flow_email(
+        "birthday": build_flow_email(
             gettext("Happy birthday{%% if contact.first_name %%}, {{ contact.first_name }}{%% endif %%}!"),
             gettext("A little something for you."),
             gettext("Happy birthday!"),
@@ -465,7 +465,7 @@ def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
             gettext("See your gift"),
             home,
         ),
-        "after_event": _build_flow_email(
+        "after_event": build_flow_email(
             gettext("How is your order?"),
             gettext("We’d love to hear from you."),
             gettext("How is your order?"),
@@ -481,7 +481,7 @@ def _build_flow_emails(home: str) -> dict[str, ReadyEmail]:
 
 def _build_reminders(home: str) -> dict[str, ReadyEmail]:
     return {
-        "cart": _build_flow_email(
+        "cart": build_flow_email(
             gettext("You left something in your cart"),
             gettext("It is still there."),
             gettext("Your cart is waiting"),
@@ -489,7 +489,7 @@ def _build_reminders(home: str) -> dict[str, ReadyEmail]:
             gettext("Back to your cart"),
             home,
         ),
-        "cart_last": _build_flow_email(
+        "cart_last": build_flow_email(
             gettext("Can we help with your order?"),
             gettext("Reply with your question, and we will answer it."),
             gettext("Is there anything we can help with?"),
@@ -500,7 +500,7 @@ def _build_reminders(home: str) -> dict[str, ReadyEmail]:
             gettext("Finish your order"),
             home,
         ),
-        "sunset": _build_flow_email(
+        "sunset": build_flow_email(
             gettext("This is our last email to you"),
             gettext("Unless you would like to stay."),
             gettext("We will stop emailing you"),
@@ -514,7 +514,8 @@ def _build_reminders(home: str) -> dict[str, ReadyEmail]:
     }
 
 
-def _build_flow_email(subject: str, preheader: str, heading: str, text: str, button: str, home: str) -> ReadyEmail:
+def build_flow_email(subject: str, preheader: str, heading: str, text: str, button: str, home: str) -> ReadyEmail:
+    """Return an email of a ready-made flow: a heading, a greeting with a text, and a button that links to `home`."""
     sections = [
         _section("header", layout="left"),
         _section("heading", text=heading, level=1),
