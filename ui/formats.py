@@ -16,6 +16,7 @@ from appliance.content.templates import revisions
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.domains import records, store
+from appliance.sending.messages import senders
 from appliance.sending.sms import segments
 
 
@@ -25,6 +26,11 @@ def translated(label: str) -> str:
     Do not pass texts of users: one that equals a label would be translated.
     """
     return i18n.translate(label).replace("%%", "%")
+
+
+def sms_sender(sender: str | None) -> str:
+    """Return the sender of an SMS, or that none is set; the placeholder of captured SMS is not a sender."""
+    return gettext("No sender yet") if sender in (None, "", senders.CAPTURE_SENDER) else sender
 
 
 # Errors of the merge tag parser, and the texts shown instead.
@@ -351,7 +357,7 @@ FILTERS = {
     "number": number, "contacts": count_contacts, "size": size, "when": when, "time": time, "day": day,
     "initials": initials, "duration": duration, "clock_time": clock_time, "query": query_string,
     "full_time": full_time, "stored": i18n.translate_stored, "sentence": sentence,
-    "sms_character": segments.describe_character, "attention": store.describe_attention,
+    "sms_character": segments.describe_character, "sms_sender": sms_sender, "attention": store.describe_attention,
     "history_label": history_label,
     "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains, "language": i18n.name_language,
     "country": i18n.name_country,

@@ -1,6 +1,7 @@
 """Labels for pages: of events, states, reasons, suppressions and checks, with their icons and colours."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from appliance.audience.filters.fields import CHOICE_LABELS, label_path
 from appliance.core import i18n
@@ -261,23 +262,26 @@ def import_reason_label(name: str) -> str:
     return gettext(label) if label else name
 
 
-def import_remark(remark: results.Remark) -> str:
+def import_remark(remark: results.Remark, columns: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return a remark about a line of a file as text: `phone: Ask Bob (is not a phone number); invalid address`."""
     if isinstance(remark, str):
         return i18n.translate_stored(remark)
     return "; ".join(
         i18n.translate_stored(part) if isinstance(part, str)
         else gettext(
-            "%(field)s: %(value)s (%(reason)s)", field=_import_field(part[0]), value=part[1],
+            "%(field)s: %(value)s (%(reason)s)", field=_import_field(part[0], columns), value=part[1],
             reason=i18n.translate_stored(part[2]),
         )
         for part in remark if part
     )  # fmt: skip
 
 
-def _import_field(target: str) -> str:
-    """Return the label of the target of a column; a custom field is shown by its key as words."""
-    return gettext(_IMPORT_FIELDS[target]) if target in _IMPORT_FIELDS else label_path(target.removeprefix("data."))
+def _import_field(target: str, columns: Sequence[Mapping[str, Any]]) -> str:
+    """Return the label of the target of a column; a custom field has that of its column, else its key as words."""
+    if target in _IMPORT_FIELDS:
+        return gettext(_IMPORT_FIELDS[target])
+    headings = {column["target"]: column["name"] for column in columns if column.get("target")}
+    return headings.get(target) or label_path(target.removeprefix("data."))
 
 
 def import_reasons(counts: Mapping[str, int], state: str) -> str:

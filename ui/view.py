@@ -80,7 +80,7 @@ SETTINGS_GROUPS = (
     )),
     (gettext_noop("Messages"), (
         (gettext_noop("Sending"), "/settings/sending", False), (gettext_noop("Domains"), "/settings/domains", False),
-        (gettext_noop("Consent"), "/settings/consent", False),
+        (gettext_noop("Tracking and consent"), "/settings/consent", False),
     )),
     (gettext_noop("Team and security"), (
         (gettext_noop("Team"), "/settings/team", True), (gettext_noop("Audit log"), "/settings/audit", True),

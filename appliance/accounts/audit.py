@@ -110,6 +110,31 @@ def run_and_record(
     return row  # type: ignore[no-any-return]  # T is the row that the function returned
 
 
+def update_and_record(
+    by: Actor,
+    action: str,
+    load: Callable[[int], T],
+    update: Callable[[int, Any], T],
+    account_id: int,
+    body: msgspec.Struct,
+) -> T:
+    """Call `update` with an account's id and a body, record the fields that differ afterwards, and return the row.
+
+    `load` returns the row before the change. Nothing is recorded if no field differs. Of the values, only booleans are
+    recorded, under the name of their field.
+    """
+    names = [name for name in body.__struct_fields__ if getattr(body, name) is not UNSET]
+    before: Any = load(account_id)
+    values = {name: getattr(before, name) for name in names}
+    row: Any = update(account_id, body)
+    changed = [name for name in names if getattr(row, name) != values[name]]
+    if changed:
+        switches = {name: value for name in changed if isinstance(value := getattr(row, name), bool)}
+        kind = action.partition("_")[0]
+        record(by, account_id, action, f"{kind}:{row.id}", {"changed": changed, **switches})
+    return row  # type: ignore[no-any-return]  # T is the row that `update` returned
+
+
 async def record_export(by: Actor, account_id: int, name: str, filters: Iterable[str], rows: int) -> None:
     """Record an export: the file name, the number of rows when it began, and the names of the filters used.
 
@@ -121,15 +146,6 @@ async def record_export(by: Actor, account_id: int, name: str, filters: Iterable
         await asyncio.wrap_future(transactions.submit_essential(record, by, account_id, "export", None, data))
     except Unavailable:
         log.warning("audit: export not recorded file=%s actor=%s", name, by.name)
-
-
-def changed_fields(body: msgspec.Struct) -> dict[str, Any]:
-    """Return the given fields of a request body as data of an audit entry.
-
-    `changed` lists the names of the fields. Only values of booleans are included, under the name of their field.
-    """
-    sent = {name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not UNSET}
-    return {"changed": list(sent), **{name: value for name, value in sent.items() if isinstance(value, bool)}}
 
 
 def fetch_page(account_id: int, query: AuditQuery) -> Page:

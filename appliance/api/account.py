@@ -233,15 +233,14 @@ async def get_account(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def update_account(request: ApiRequest) -> ApiResponse:
     """Update the account."""
-    changed_fields = audit.changed_fields(request.body)
     account = await commit(
-        audit.run_and_record,
+        audit.update_and_record,
         request.caller,
         "account_update",
+        accounts.get,
         accounts.update,
         request.account_id,
         request.body,
-        data=changed_fields,
     )
     return ApiResponse(await fetch(_serialize_account, account))
 
@@ -340,7 +339,13 @@ async def update_brand(request: ApiRequest) -> ApiResponse:
     return ApiResponse(
         serialize_brand(
             await commit(
-                audit.run_and_record, request.caller, "brand_update", brand.update, request.account_id, request.body
+                audit.update_and_record,
+                request.caller,
+                "brand_update",
+                brand.get,
+                brand.update,
+                request.account_id,
+                request.body,
             )
         )
     )

@@ -556,7 +556,7 @@ def get_sender(campaign: Campaign, account: Account) -> dict[str, str | None]:
     """
     template = campaign.template
     if campaign.channel == "sms":
-        number = senders.pick_sms_sender(account.sms_from, None, find_transport(campaign)) or None
+        number = senders.find_default_sms(account, find_transport(campaign))
         return {"email": None, "number": number, "name": account.name, "reply_to": None}
     address = senders.resolve_email(account, template.from_email)
     return {

@@ -80,7 +80,7 @@ def describe_sms(case: PreflightInput) -> dict[str, Any]:
 
     Keys: `from`, `opt_out_hint`, and None for `parts` and `is_exact`, which `describe_rehearsed_sms` replaces.
     """
-    sender = senders.pick_sms_sender(case.account.sms_from, None, find_transport(case.campaign)) or None
+    sender = senders.find_default_sms(case.account, find_transport(case.campaign))
     return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
 
 

@@ -24,7 +24,7 @@ _TEXTS = {
     # The unsubscribe page.
     "leave_title": pgettext_noop("recipient", "Unsubscribe"),
     "leave_heading": pgettext_noop("recipient", "Stop these emails?"),
-    "leave_lead": pgettext_noop("recipient", "<b>{address}</b> will no longer receive newsletters from {company}."),
+    "leave_lead": pgettext_noop("recipient", "This unsubscribes <b>{address}</b> from emails with news and offers from {company}."),
     "leave_button": pgettext_noop("recipient", "Unsubscribe"),
     "leave_quiet": pgettext_noop("recipient", "Nothing changes until you press the button."),
     "less": pgettext_noop("recipient", "Prefer fewer emails? Manage your preferences"),
@@ -32,21 +32,21 @@ _TEXTS = {
     "left_heading": pgettext_noop("recipient", "You are unsubscribed"),
     "left_lead": pgettext_noop(
         "recipient",
-        "<b>{address}</b> will no longer receive newsletters from {company}. You will still receive messages about "
+        "<b>{address}</b> will no longer receive news and offers from {company}. You will still receive messages about "
         "your orders and requests, such as receipts.",
     ),
-    "left_nobody": pgettext_noop("recipient", "You will no longer receive newsletters from {company}."),
+    "left_nobody": pgettext_noop("recipient", "You will no longer receive news and offers from {company}."),
     "left_undo": pgettext_noop("recipient", "Was that a mistake?"),
     "left_undo_button": pgettext_noop("recipient", "Subscribe again"),
     "back_heading": pgettext_noop("recipient", "You are subscribed again"),
-    "back_lead": pgettext_noop("recipient", "<b>{address}</b> will receive newsletters from {company} again."),
+    "back_lead": pgettext_noop("recipient", "<b>{address}</b> will receive news and offers from {company} again."),
     "close": pgettext_noop("recipient", "You can close this page."),
     "choose": pgettext_noop("recipient", "Manage your preferences"),
     # The unsubscribe page for SMS.
     "leave_heading_sms": pgettext_noop("recipient", "Stop these text messages?"),
     "leave_lead_sms": pgettext_noop(
         "recipient",
-        "<b>{address}</b> will no longer receive offers and news by SMS from {company}.",
+        "This unsubscribes <b>{address}</b> from news and offers by SMS from {company}.",
     ),
     "left_lead_sms": pgettext_noop(
         "recipient",
@@ -138,8 +138,8 @@ _TEXTS = {
     "form_trap": pgettext_noop("recipient", "Leave this empty"),
     "form_blank": pgettext_noop("recipient", "Please fill this in."),
     "form_either": pgettext_noop("recipient", "Please give an email address or a phone number."),
-    "form_email_wrong": pgettext_noop("recipient", "Please write an address like name@example.com."),
-    "form_phone_wrong": pgettext_noop("recipient", "Please write the number with its country, like +44 20 7946 0018."),
+    "form_email_wrong": pgettext_noop("recipient", "Please enter an email address like name@example.com."),
+    "form_phone_wrong": pgettext_noop("recipient", "Please enter the number with its country code, like +44 20 7946 0018."),
     "form_long": pgettext_noop("recipient", "That’s too long."),
     "form_choose": pgettext_noop("recipient", "Please select one of the options."),
     "form_choose_some": pgettext_noop("recipient", "Please select at least one option."),

@@ -67,7 +67,7 @@ def test_home_shows_results_and_growth(browser_page: Page, sent_campaign: Any, a
     expect(row).to_contain_text(sent_campaign["name"])
     expect(row.locator("td[data-l='Clicks']")).to_contain_text("%")
     growth = page.locator("#growth")
-    expect(growth.get_by_role("status")).to_contain_text("Net growth:")
+    expect(growth.get_by_role("status")).to_contain_text("Net growth: ")
     for label, periods in (("7 days", 7), ("12 months", 12), ("90 days", 13), ("30 days", 30)):
         growth.get_by_role("link", name=label).click()
         expect(growth.locator("[aria-current]")).to_have_text(label)

@@ -48,7 +48,7 @@ CASES = {
         lambda api: _two(api.get("/contacts", search="ann@example.org").expect(200)[0], "first_name", "last_name"),
     ),
     "own data": Case(
-        "/contacts/{contact}/edit", "Save", "Value of city", "Country", "city",
+        "/contacts/{contact}/edit", "Save", "Value of City", "Country", "city",
         lambda api: ((row := api.get("/contacts", search="ann@example.org").expect(200)[0])["data"]["city"],
                      row["country_code"]),
     ),

@@ -49,7 +49,7 @@ def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> N
     page.get_by_label("Email address").fill("nobody")
     page.wait_for_timeout(800)
     page.get_by_role("button", name="Sign up").click()
-    expect(page.get_by_text("Please write an address")).to_be_visible()
+    expect(page.get_by_text("Please enter an email address")).to_be_visible()
     page.get_by_label("Email address").fill("reader@example.org")
     page.get_by_label("City").fill("Bath")
     page.get_by_role("button", name="Sign up").click()

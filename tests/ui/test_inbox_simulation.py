@@ -80,7 +80,7 @@ def test_an_sms_in_the_inbox(browser_page: Page, user: ScriptlessBrowser, api: C
     [row] = api.wait("/capture", bool, message_id=message["id"])
     page.goto("/inbox")
     line = page.get_by_role("listitem").filter(has_text=number)
-    expect(line).to_contain_text("SMS from")
+    expect(line).to_contain_text("SMS without a sender")
     line.get_by_role("link").click()
     expect(page.get_by_role("heading", name=f"SMS to {number}")).to_be_visible()
     expect(page.locator(".bubble")).to_contain_text("Doors open at “8” <b>pm</b>")

@@ -12,6 +12,7 @@ from appliance.accounts.audit import AuditQuery
 from appliance.core import validation
 from appliance.core.i18n import fold, gettext, gettext_noop, pgettext, pgettext_noop
 from appliance.exports import records
+from appliance.flows.condition_limits import SLOW_CONDITIONS
 from appliance.sending.transports import TRANSPORTS
 from appliance.storage.models import Audit
 from appliance.storage.transactions import fetch
@@ -148,12 +149,23 @@ _FIELD_LABELS = {
     "utm": gettext_noop("UTM parameters"),
     "sms_opt_out_hint": gettext_noop("Opt-out text"),
     "sms_opt_out_hints": gettext_noop("Opt-out in other languages"), "privacy_ip": gettext_noop("IP addresses"),
+    "sms_quiet_hours": gettext_noop("Quiet hours"), "sms_from": gettext_noop("SMS sender"),
+    "company_name": gettext_noop("Company name"), "physical_address": gettext_noop("Postal address"),
+    "company_description": gettext_noop("Company description"), "industry": gettext_noop("Industry"),
+    "tone": gettext_noop("Tone of voice"), "example_copy": gettext_noop("Sample copy"), "logo": gettext_noop("Logo"),
+    "links": gettext_noop("Links"), "brand_color": gettext_noop("Brand colour"),
+    "text_color": gettext_noop("Text colour"), "bg_color": gettext_noop("Background colour"),
+    "font_heading": gettext_noop("Font of headings"), "font_body": gettext_noop("Font of text"),
 }  # fmt: skip
 # How a user signed in, by the kind of the session
 _SIGN_INS = {"browser": gettext_noop("Signed in with a browser"), "token": gettext_noop("Signed in through the API")}
 # Details whose values are codes that `_DETAIL_WORDS` contains, too
-_CODED_DETAILS = frozenset(("kind", "role", "scope"))
-# The names and values of details that are recorded most often; others are shown as they are recorded.
+_CODED_DETAILS = frozenset(("kind", "role", "scope", "before", "status"))
+# Details that only programs need; what an entry is about is its subject.
+_HIDDEN_DETAILS = frozenset(
+    ("session_id", "flow_id", "domain_id", "merged_contact_id", "selector", "selectors", "resource")
+)
+# The names and values of details; others are shown as they are recorded, without underscores and dots.
 _DETAIL_WORDS = {
     "name": pgettext_noop("audit", "name"),
     "changed": pgettext_noop("audit", "changed"),
@@ -169,8 +181,6 @@ _DETAIL_WORDS = {
     "host": pgettext_noop("audit", "host"),
     "sending_stopped": pgettext_noop("audit", "sending stopped"),
     "stop_reason": pgettext_noop("audit", "reason of the stop"),
-    "sms_from": pgettext_noop("audit", "SMS sender"),
-    "sms_quiet_hours": pgettext_noop("audit", "quiet hours"),
     "scope": pgettext_noop("audit", "access"),
     "full": pgettext_noop("audit", "full access"),
     "for_tests": pgettext_noop("audit", "test key"),
@@ -193,6 +203,13 @@ _DETAIL_WORDS = {
     "sms.http.secret": pgettext_noop("audit", "SMS secret"),
     "contacts": pgettext_noop("audit", "contacts"),
     "count": pgettext_noop("audit", "count"),
+    "before": pgettext_noop("audit", "before"),
+    "runs": pgettext_noop("audit", "contacts"),
+    "enrolled": pgettext_noop("audit", "contacts"),
+    "enabled": pgettext_noop("audit", "turned on"),
+    "dry_run": pgettext_noop("audit", "only checked"),
+    "test": pgettext_noop("audit", "in test mode"),
+    SLOW_CONDITIONS: pgettext_noop("audit", "conditions take too long"),
     "author": pgettext_noop("audit", "author"),
     "editor": pgettext_noop("audit", "editor"),
     "viewer": pgettext_noop("audit", "viewer"),
@@ -249,16 +266,21 @@ def _numbered_label(kind: str, number: str) -> str:
 def format_details(data: dict[str, Any], names: dict[str, str]) -> str:
     """Return the details of an entry on one line, as `name: value` pairs.
 
-    Empty lists and what only programs need are left out. `names` maps actors to names, as in `actor_label`.
+    Left out are empty lists, what only programs need, and the name of the subject, which `subject_name` returns. `names` maps actors to names, as in `actor_label`.
     """
     is_session = "session_id" in data
-    if [*data] == ["name"]:
-        return str(data["name"])  # beside the kind of what has this name
-    return ", ".join(
+    pairs = [
         gettext("%(label)s: %(value)s", label=_detail_word(name), value=_format_value(value, names, name))
         for name, value in data.items()
-        if value != [] and name != "session_id" and not (is_session and name == "kind")
-    )  # fmt: skip
+        if value != [] and name not in _HIDDEN_DETAILS and name != "name" and not (is_session and name == "kind")
+    ]
+    text = ", ".join(pairs)
+    return text[:1].upper() + text[1:]
+
+
+def subject_name(row: Audit, names: dict[str, str]) -> str:
+    """Return the name that the subject of an entry has, or had when it was recorded; else its label."""
+    return str(row.data.get("name") or "") or subject_label(row.subject or "", names)
 
 
 def _detail_word(name: str) -> str:
@@ -267,7 +289,7 @@ def _detail_word(name: str) -> str:
     if name in _API_SETTINGS:
         provider, setting = _API_SETTINGS[name]
         return gettext("%(label)s: %(value)s", label=provider, value=gettext(setting))
-    return pgettext("audit", _DETAIL_WORDS[name]) if name in _DETAIL_WORDS else name.replace("_", " ")
+    return pgettext("audit", _DETAIL_WORDS[name]) if name in _DETAIL_WORDS else name.replace("_", " ").replace(".", " ")
 
 
 def _format_value(value: Any, names: dict[str, str], name: str) -> str:
@@ -279,7 +301,7 @@ def _format_value(value: Any, names: dict[str, str], name: str) -> str:
         return gettext("yes") if value else gettext("no")
     if name == "invited_by":
         return actor_label(str(value), names)
-    if name in _CODED_DETAILS:
+    if name in _CODED_DETAILS or value == SLOW_CONDITIONS:
         return _detail_word(str(value))
     if name == "language" and value == "browser":
         return gettext("browser language")
@@ -309,7 +331,8 @@ async def show_log(request: Request, visit: Visit) -> HTTPResponse:
 
     return view.render(
         request, "settings/audit.html", also=("export",), filters=query, entry_label=entry_label,
-        actor_label=actor_label, subject_label=subject_label, format_details=format_details,
+        actor_label=actor_label, subject_label=subject_label, subject_name=subject_name,
+        format_details=format_details,
         is_filtered=any(query.values()), **await fetch(read),
     )  # fmt: skip
 

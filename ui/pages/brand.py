@@ -220,9 +220,10 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
         return await _render_page(request, visit, form, 409)
     try:
         args = (
-            audit.run_and_record,
+            audit.update_and_record,
             visit.actor,
             "brand_update",
+            brand.get,
             brand.update,
             visit.account_id,
             read_form(form),
@@ -273,7 +274,9 @@ async def upload_logo(request: Request, visit: Visit) -> HTTPResponse:
 async def undo_logo(request: Request, visit: Visit) -> HTTPResponse:
     """Set the logo that the brand had before an upload; an empty text removes it. The uploaded picture is kept."""
     changed = validation.read(brand.BrandWrite, {"logo": Form.from_request(request).text("logo")})
-    await commit(audit.run_and_record, visit.actor, "brand_update", brand.update, visit.account_id, changed)
+    await commit(
+        audit.update_and_record, visit.actor, "brand_update", brand.get, brand.update, visit.account_id, changed
+    )
     view.flash(request, gettext("The logo is as before."))
     return view.redirect(request, _logo_page(request))
 

@@ -461,7 +461,7 @@ def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
     problem_count = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
     return [
         ("", gettext("Overview"), 0, ""), ("links", gettext("Links"), links, ""),
-        ("people", gettext("Recipients"), stats["audience"], ""),
+        ("people", gettext("Audience"), stats["audience"], ""),
         ("domains", gettext("Countries") if campaign.channel == "sms" else gettext("Mailbox providers"), 0, ""),
         ("problems", gettext("Problems"), problem_count, "bad"),
     ]  # fmt: skip

@@ -37,7 +37,7 @@ CHIPS = {
 }
 _COLUMNS = (
     Column(gettext_noop("Campaign"), "name", ""), Column(gettext_noop("Status")), Column(gettext_noop("Audience")),
-    Column(gettext_noop("Recipients"), "sent", is_numeric=True),
+    Column(gettext_noop("Sent"), "sent", is_numeric=True),
     Column(gettext_noop("Opens (estimated)"), "opened", is_numeric=True),
     Column(gettext_noop("Clicks"), "clicked", is_numeric=True), Column(gettext_noop("Date"), "updated"),
     Column(gettext_noop("Date created"), "created", is_visible=False),

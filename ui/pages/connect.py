@@ -5,7 +5,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit, settings
+from appliance.accounts import settings
 from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.messages import oauth_grants
@@ -65,8 +65,7 @@ async def save_client(request: Request, visit: Visit, name: str) -> HTTPResponse
 
 
 def _save_client(visit: Visit, values: dict[str, Any]) -> LoadedConfig:
-    audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": sorted(values)})
-    return settings.save(values)
+    return sending.record_change(visit, settings.save, values)
 
 
 @pages.get("/callback")

@@ -18,6 +18,7 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, pgettext
+from appliance.imports import store as imports
 from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, forms, view
 from ui.forms import IS_INVALID, IS_TAKEN, Form, FormPart, has_message, is_message, lookups, typed_values
@@ -439,7 +440,7 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
     shown_keys = form.values.get("data_shown", shown_keys)
     return view.render(
         request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
-        shown_keys=shown_keys,
+        shown_keys=shown_keys, headings=await fetch(imports.list_data_labels, visit.account_id),
         kinds=typed_values.VALUE_KINDS, is_date=typed_values.is_date,
         country=dict(lookups.country_names()).get(visit.account.country_code or ""),
         countries=lookups.country_options(gettext("No country"), form["country_code"]),

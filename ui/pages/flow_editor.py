@@ -31,7 +31,7 @@ from appliance.flows.lifecycle import Blocker
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.base import StepKind
 from appliance.flows.store import FlowPatch
-from appliance.sending.messages import preview
+from appliance.sending.messages import preview, senders
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, forms, labels, view
 from ui.forms import Form, FormParts, error_sentence, flow_forms, lookups, parse_id
@@ -160,7 +160,8 @@ def _load_panel(
         "events": flow_forms.list_client_events(visit.account_id), "units": flow_forms.UNITS,
         "frequencies": [(value, gettext(label)) for value, label in flow_forms.FREQUENCIES],
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
-        "revision": 0, "sms_preview": None, "filter_view": None, "split_test": None,
+        "revision": 0, "sms_preview": None,
+        "sms_sender": senders.find_default_sms(visit.account), "filter_view": None, "split_test": None,
         "may_choose": visit.can("campaigns:send"), "holdout_words": None,
         "holdout_events": flow_forms.list_goal_groups(visit.account_id, draft.trigger.data.get("holdout_event") or ""),
         "waiting_entries": entry_caps.count_waiting(draft.flow.id, clock.now_ms()),

@@ -1,6 +1,7 @@
 """The settings of sending: email and SMS transports, relay tests, and sending domains."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from sanic import Request
@@ -167,10 +168,20 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
         return build_transport_form(config.get_loaded().with_pages(settings.load()).config)
 
     def write() -> LoadedConfig:
-        audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
-        return settings.save(changed)
+        return record_change(visit, settings.save, changed)
 
     apply_settings(request, await commit(forms.write_if_unchanged, form, FORM_PARTS, build_stored, write))
+
+
+def record_change(visit: Visit, function: Callable[..., LoadedConfig], *arguments: Any) -> LoadedConfig:
+    """Call a function that stores settings, and record the names of those that differ afterwards, if any."""
+    before = settings.load()
+    loaded = function(*arguments)
+    after = settings.load()
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if changed:
+        audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": changed})
+    return loaded
 
 
 async def find_missing_connection() -> str | None:

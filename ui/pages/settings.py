@@ -80,10 +80,7 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
         if "test_email_recipients" in form.values:
             raw["test_email_recipients"] = [tester for tester in testers if tester]
         body = validation.read(accounts.AccountWrite, raw)
-        details = audit.changed_fields(body)
-        write = partial(
-            audit.run_and_record, visit.actor, "account_update", accounts.update, visit.account_id, body, data=details
-        )
+        write = partial(_update, visit, body)
         await commit(
             forms.write_if_unchanged,
             form,
@@ -98,6 +95,12 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
     return view.redirect(request, "/settings")
 
 
+def _update(visit: Visit, changes: accounts.AccountWrite) -> None:
+    audit.update_and_record(
+        visit.actor, "account_update", accounts.get, accounts.update, visit.account_id, changes
+    )
+
+
 @pages.post("/settings/stop")
 @signed_in("account:write")
 async def stop_sending(request: Request, visit: Visit) -> HTTPResponse:
@@ -106,8 +109,7 @@ async def stop_sending(request: Request, visit: Visit) -> HTTPResponse:
     stopped = form["stop"] == "1"
     params = {"sending_stopped": stopped, "stop_reason": form["stop_reason"][:255] if stopped else None}
     changes = validation.read(accounts.AccountWrite, params)
-    args = (accounts.update, visit.account_id, changes)
-    await commit(audit.run_and_record, visit.actor, "account_update", *args, data=audit.changed_fields(changes))
+    await commit(_update, visit, changes)
     view.flash(request, gettext("Sending stopped.") if stopped else gettext("Sending resumed."))
     return view.redirect(request, "/settings")
 
@@ -260,10 +262,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         body = validation.read(accounts.AccountWrite, raw)
-        details = audit.changed_fields(body)
-        write = partial(
-            audit.run_and_record, visit.actor, "account_update", accounts.update, visit.account_id, body, data=details
-        )
+        write = partial(_update, visit, body)
         await commit(
             forms.write_if_unchanged,
             form,

@@ -187,12 +187,13 @@ async def _write_sender(visit: Visit, form: Form) -> None:
     brand_values = {name: form.text(name) for name in _BRAND_FIELDS if name in form.values}
 
     def write() -> None:
-        audit.run_and_record(
-            visit.actor, "account_update", accounts.update, visit.account_id, about, data=audit.changed_fields(about)
+        audit.update_and_record(
+            visit.actor, "account_update", accounts.get, accounts.update, visit.account_id, about
         )
-        audit.run_and_record(
-            visit.actor, "brand_update", brand.update, visit.account_id, validation.read(brand.BrandWrite, brand_values)
-        )
+        audit.update_and_record(
+            visit.actor, "brand_update", brand.get, brand.update, visit.account_id,
+            validation.read(brand.BrandWrite, brand_values),
+        )  # fmt: skip
 
     await commit(forms.write_if_unchanged, form, _SENDER_PARTS, lambda: _build_sender_form(visit.account_id), write)
 
@@ -295,9 +296,10 @@ async def save_brand(request: Request, visit: Visit) -> HTTPResponse:
         return await _render_brand(request, visit, form, 409)
     try:
         args = (
-            audit.run_and_record,
+            audit.update_and_record,
             visit.actor,
             "brand_update",
+            brand.get,
             brand.update,
             visit.account_id,
             brand_page.read_form(form),

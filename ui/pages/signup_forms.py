@@ -529,6 +529,6 @@ _FORM_PARTS = SignupFormParts(
     FormPart(_TOPICS, ("topic_ids", "topics_required"), True),
     FormPart(gettext_noop("Thank-you title"), ("thanks_title",)),
     FormPart(gettext_noop("Thank-you text"), ("thanks_text",)),
-    FormPart(gettext_noop("Thank-you page"), ("redirect_url",)),
+    FormPart(gettext_noop("Your own thank-you page"), ("redirect_url",)),
     FormPart(gettext_noop("Allowed origins"), ("origins",)),
 )

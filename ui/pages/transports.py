@@ -7,7 +7,6 @@ from msgspec import structs
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
 from appliance.accounts import transports as stored_transports
 from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop
@@ -22,7 +21,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import forms, view
 from ui.forms import Form, FormPart, FormParts
 from ui.guard import ignore_double_submit, signed_in
-from ui.pages.sending import apply_settings, check_connection, require_first_account
+from ui.pages.sending import apply_settings, check_connection, record_change, require_first_account
 from ui.session import Pages, Visit
 from ui.transport_labels import TRAFFIC_LABELS, get_kind_label, get_recipient_label, get_transport_label
 
@@ -151,7 +150,7 @@ async def create_transport(request: Request, visit: Visit) -> HTTPResponse:
     if kind not in KINDS:
         raise errors.NotFound
     try:
-        await _change(request, visit, "email.transports", stored_transports.add, kind, _read_values(form, kind))
+        await _change(request, visit, stored_transports.add, kind, _read_values(form, kind))
     except errors.Invalid as error:
         return _render_form(request, _add_errors(form, kind, error), kind, None, 422)
     view.flash(request, gettext("%(name)s added. Now add a rule that uses it.", name=form["name"]))
@@ -197,7 +196,7 @@ async def update_transport(request: Request, visit: Visit, key: str) -> HTTPResp
         return _render_form(request, form, kind, stored, 409)
     try:
         await _change(
-            request, visit, "email.transports", forms.write_if_unchanged, form, parts,
+            request, visit, forms.write_if_unchanged, form, parts,
             lambda: _build_form(kind, stored_transports.get(key, stored_transports.read_stored())),
             stored_transports.update, key, _read_values(form, kind),
         )  # fmt: skip
@@ -213,7 +212,7 @@ async def delete_transport(request: Request, visit: Visit, key: str) -> HTTPResp
     """Delete a transport; if a rule or a message needs it, show an error."""
     stored = stored_transports.get(key)
     try:
-        await _change(request, visit, "email.transports", stored_transports.delete, key)
+        await _change(request, visit, stored_transports.delete, key)
     except errors.Invalid as error:
         form = _build_form(stored.kind, stored)
         return _render_form(request, form.add_errors(error), stored.kind, stored, 422)
@@ -222,16 +221,11 @@ async def delete_transport(request: Request, visit: Visit, key: str) -> HTTPResp
 
 
 async def _change(
-    request: Request, visit: Visit, setting: str, function: Callable[..., LoadedConfig], *arguments: Any
+    request: Request, visit: Visit, function: Callable[..., LoadedConfig], *arguments: Any
 ) -> None:
     """Run a change of transports or rules, record it, and apply the new settings to the workers."""
     require_first_account(visit)
-
-    def write() -> LoadedConfig:
-        audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": [setting]})
-        return function(*arguments)
-
-    apply_settings(request, await commit(write))
+    apply_settings(request, await commit(record_change, visit, function, *arguments))
 
 
 def _render_form(
@@ -306,7 +300,7 @@ async def move_rule(request: Request, visit: Visit, number: int) -> HTTPResponse
     """Exchange a rule with the one above or below it."""
     form = Form.from_request(request)
     step = -1 if form["to"] == "up" else 1
-    await _change(request, visit, "email.routes", stored_transports.move_route, number, form["digest"], step)
+    await _change(request, visit, stored_transports.move_route, number, form["digest"], step)
     return view.redirect(request, f"{_LIST_URL}#rules")
 
 
@@ -315,7 +309,7 @@ async def move_rule(request: Request, visit: Visit, number: int) -> HTTPResponse
 async def delete_rule(request: Request, visit: Visit, number: int) -> HTTPResponse:
     """Delete a rule."""
     form = Form.from_request(request)
-    await _change(request, visit, "email.routes", stored_transports.delete_route, number, form["digest"])
+    await _change(request, visit, stored_transports.delete_route, number, form["digest"])
     view.flash(request, gettext("Rule deleted."))
     return view.redirect(request, f"{_LIST_URL}#rules")
 
@@ -331,7 +325,7 @@ async def _save_rule(
     }  # fmt: skip
     if not form.errors:
         try:
-            await _change(request, visit, "email.routes", function, *arguments, values)
+            await _change(request, visit, function, *arguments, values)
         except errors.Invalid as error:
             for messages in error.fields.values():
                 form.add_error("shares", messages[0])

@@ -277,6 +277,8 @@ _PROOF_ERRORS = {
     "password": gettext_noop("This is not your current password."),
     "otp": gettext_noop("This code is wrong or already used. Wait for the next one."),
 }
+_NO_PASSWORD = gettext_noop("Enter your current password.")
+_NO_CODE = gettext_noop("Enter the code from your app.")
 
 
 def _with_proofs(user: User, function: Callable[..., T], *args: Any) -> T:
@@ -338,7 +340,9 @@ async def change_password(request: Request, visit: Visit) -> HTTPResponse:
     form = Form.from_request(request)
     old, new = form.raw("old_password"), form.raw("new_password")
     form.values["name"] = visit.user.name
-    if await login.find_wrong_proofs(visit.user, old, None, request.ctx.client):
+    if not old:
+        form.add_error("old_password", gettext(_NO_PASSWORD))
+    elif await login.find_wrong_proofs(visit.user, old, None, request.ctx.client):
         form.add_error("old_password", gettext(_PROOF_ERRORS["password"]))
     try:
         passwords.check_length(new, "new_password")
@@ -374,6 +378,8 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
     form = Form.from_request(request)
     if not login.is_otp_key(form["secret"]):
         form.values["secret"] = login.generate_otp_key()
+    if not _has_proofs(form):
+        return _render_otp(request, visit, form, 422)
     if wrong_proofs := await login.find_wrong_proofs(visit.user, form.raw("password"), None, request.ctx.client):
         form.add_error(wrong_proofs[0], gettext(_PROOF_ERRORS[wrong_proofs[0]]))
         return _render_otp(request, visit, form, 422)
@@ -399,12 +405,22 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
     return view.redirect(request, "/settings/you")
 
 
+def _has_proofs(form: Form) -> bool:
+    """Return whether a form has a password and a code; each that is missing gets an error."""
+    for field, value, message in (("otp", form["otp"], _NO_CODE), ("password", form.raw("password"), _NO_PASSWORD)):
+        if not value:
+            form.add_error(field, gettext(message))
+    return not form.errors
+
+
 @pages.post("/you/otp/off")
 @signed_in(access.SELF_SCOPE)
 async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
     """Disable the second factor of the signed-in user after verifying the password and a code."""
     form = Form.from_request(request)
     form.values["name"] = visit.user.name
+    if not _has_proofs(form):
+        return await _render_profile(request, visit, form, 422)
     wrong_proofs = await login.find_wrong_proofs(visit.user, form.raw("password"), form["otp"], request.ctx.client)
     if wrong_proofs:
         form.add_error(wrong_proofs[0], gettext(_PROOF_ERRORS[wrong_proofs[0]]))

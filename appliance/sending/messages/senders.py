@@ -154,8 +154,8 @@ def _get_default_address(account_id: int) -> str:
 # United States.
 US_COUNTRIES = frozenset({"US", "PR", "VI", "GU", "AS", "MP"})
 _NUMBER_ONLY_COUNTRIES = US_COUNTRIES | {"CA"}
-# Sender of captured SMS if none is configured.
-_CAPTURE_SENDER = "Campanero"
+# What captured SMS have as their sender if none is configured; pages say that none is set.
+CAPTURE_SENDER = "Campanero"
 _LACKS_SENDER = gettext_noop("the SMS has no sender: set a number or name in the account (sms_from)")
 _PROVIDER_CHOOSES = gettext_noop("no sender is set (sms_from of the account): the provider has to use its own")
 _NUMBER_REQUIRED = gettext_noop(
@@ -195,11 +195,20 @@ def pick_sms_sender(own: str | None, country: str | None, transport: str | None 
     ]
     if (transport or settings.transport) == "capture":
         # A captured SMS may have any sender.
-        return senders[0] if senders else _CAPTURE_SENDER
+        return senders[0] if senders else CAPTURE_SENDER
     return next(
         (sender for sender in senders if country not in _NUMBER_ONLY_COUNTRIES or not addresses.is_sender_name(sender)),
         "",
     )
+
+
+def find_default_sms(account: Account, transport: str | None = None) -> str | None:
+    """Return the sender of an account's SMS where no country has its own, or None if none is set.
+
+    `CAPTURE_SENDER` is only a placeholder. `transport` replaces the configured transport.
+    """
+    sender = pick_sms_sender(account.sms_from, None, transport)
+    return None if sender in ("", CAPTURE_SENDER) else sender
 
 
 def allows_no_sender(transport: str) -> bool:
