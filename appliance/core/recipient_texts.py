@@ -24,7 +24,9 @@ _TEXTS = {
     # The unsubscribe page.
     "leave_title": pgettext_noop("recipient", "Unsubscribe"),
     "leave_heading": pgettext_noop("recipient", "Stop these emails?"),
-    "leave_lead": pgettext_noop("recipient", "This unsubscribes <b>{address}</b> from emails with news and offers from {company}."),
+    "leave_lead": pgettext_noop(
+        "recipient", "This unsubscribes <b>{address}</b> from emails with news and offers from {company}."
+    ),
     "leave_button": pgettext_noop("recipient", "Unsubscribe"),
     "leave_quiet": pgettext_noop("recipient", "Nothing changes until you press the button."),
     "less": pgettext_noop("recipient", "Prefer fewer emails? Manage your preferences"),
@@ -139,7 +141,9 @@ _TEXTS = {
     "form_blank": pgettext_noop("recipient", "Please fill this in."),
     "form_either": pgettext_noop("recipient", "Please give an email address or a phone number."),
     "form_email_wrong": pgettext_noop("recipient", "Please enter an email address like name@example.com."),
-    "form_phone_wrong": pgettext_noop("recipient", "Please enter the number with its country code, like +44 20 7946 0018."),
+    "form_phone_wrong": pgettext_noop(
+        "recipient", "Please enter the number with its country code, like +44 20 7946 0018."
+    ),
     "form_long": pgettext_noop("recipient", "That’s too long."),
     "form_choose": pgettext_noop("recipient", "Please select one of the options."),
     "form_choose_some": pgettext_noop("recipient", "Please select at least one option."),

@@ -96,9 +96,7 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _update(visit: Visit, changes: accounts.AccountWrite) -> None:
-    audit.update_and_record(
-        visit.actor, "account_update", accounts.get, accounts.update, visit.account_id, changes
-    )
+    audit.update_and_record(visit.actor, "account_update", accounts.get, accounts.update, visit.account_id, changes)
 
 
 @pages.post("/settings/stop")

@@ -220,9 +220,7 @@ async def delete_transport(request: Request, visit: Visit, key: str) -> HTTPResp
     return view.redirect(request, _LIST_URL)
 
 
-async def _change(
-    request: Request, visit: Visit, function: Callable[..., LoadedConfig], *arguments: Any
-) -> None:
+async def _change(request: Request, visit: Visit, function: Callable[..., LoadedConfig], *arguments: Any) -> None:
     """Run a change of transports or rules, record it, and apply the new settings to the workers."""
     require_first_account(visit)
     apply_settings(request, await commit(record_change, visit, function, *arguments))
