@@ -126,7 +126,8 @@ _CAPTIONS = {
     "caddy": "Caddyfile",
 }
 # How many pixels of a picture are one CSS pixel; tests/ui/test_guide_pictures.py takes the pictures at this scale.
-PICTURE_SCALE = 1.5
+# Those in other languages than English are smaller, because there are eight times as many.
+PICTURE_SCALE, TRANSLATED_PICTURE_SCALE = 1.5, 1.25
 
 
 class Part(NamedTuple):
@@ -192,10 +193,11 @@ def load_guide(name: str, base: str, language: str = DEFAULT_LANGUAGE) -> Guide:
     translation = executable.shipped_path("ui", "guides", language, f"{name}.md")
     is_translated = language != DEFAULT_LANGUAGE and translation.is_file()
     tag = (language if is_translated else DEFAULT_LANGUAGE).replace("_", "-")
-    title, lead, body = _render_guide(executable.shipped_path("ui", "guides", f"{name}.md").read_text("utf-8"))
+    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text("utf-8")
+    title, lead, body = _render_guide(text, DEFAULT_LANGUAGE)
     if is_translated:
         heading_ids = iter(re.findall(r'<h[23] id="([^"]+)">', body))
-        title, lead, body = _render_guide(translation.read_text("utf-8"))
+        title, lead, body = _render_guide(translation.read_text("utf-8"), language)
         body = re.sub(r'<(h[23]) id="[^"]*">', lambda match: f'<{match[1]} id="{next(heading_ids)}">', body)
     body = body.replace(_EXAMPLE_BASE_URL, escape(base))
     headings = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body)
@@ -210,10 +212,13 @@ def load_guide(name: str, base: str, language: str = DEFAULT_LANGUAGE) -> Guide:
     )
 
 
-def _render_guide(text: str) -> tuple[str, str, str]:
-    """Return the title, introduction and HTML body of a guide; the comment above the title is left out."""
+def _render_guide(text: str, language: str) -> tuple[str, str, str]:
+    """Return the title, introduction and HTML body of a guide; the comment above the title is left out.
+
+    Pictures are those of a language.
+    """
     title, lead, source = (part.strip() for part in text[text.index("# ") :].split("\n\n", 2))
-    return title.removeprefix("# "), lead, _markdown_renderer().render(source)
+    return title.removeprefix("# "), lead, _markdown_renderer().render(source, {"language": language})
 
 
 def slug(words: str) -> str:
@@ -377,10 +382,13 @@ def _render_heading(_: Any, tokens: Any, at: int, *__: Any) -> str:
     return f'<{tokens[at].tag} id="{slug(tokens[at + 1].content)}">'
 
 
-def _render_picture(_: Any, tokens: Any, at: int, *__: Any) -> str:
+def _render_picture(_: Any, tokens: Any, at: int, __: Any, env: Any) -> str:
     """Return the HTML of a picture of `static/guides`, with its size, so that nothing moves when it is loaded."""
+    language, scale = env["language"], PICTURE_SCALE
     name = f"guides/{tokens[at].attrs['src']}"
-    width, height = (round(pixels / PICTURE_SCALE) for pixels in _read_picture_size(static_files.read(name)))
+    if language != DEFAULT_LANGUAGE:
+        name, scale = f"guides/{language}/{tokens[at].attrs['src']}", TRANSLATED_PICTURE_SCALE
+    width, height = (round(pixels / scale) for pixels in _read_picture_size(static_files.read(name)))
     return (
         f'<img class="shot" src="{static_files.url(name)}" alt="{escape(tokens[at].content)}" width="{width}" '
         f'height="{height}" loading="lazy" decoding="async">'

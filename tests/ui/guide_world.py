@@ -1,6 +1,8 @@
 """The invented company of the pictures in the guides: a garden nursery with contacts, campaigns, a flow and a team."""
 
 import io
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from PIL import Image, ImageDraw
@@ -10,6 +12,7 @@ from tests.kit.clock import TestClock
 from tests.kit.server import Server
 from tests.kit.uploads import upload_image
 
+TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 OWNER, EDITOR = "ada@fernway.example", "theo@fernway.example"
 SHOP = "https://fernway.example"
 _FIRST_NAMES = (
@@ -44,18 +47,20 @@ def draw_garden() -> bytes:
 
 
 class World:
-    """The company in a running server, and the ids of what the pictures show."""
+    """The company in a running server, with texts of one language, and the ids of what the pictures show."""
 
-    def __init__(self, server: Server, clock: TestClock) -> None:
-        self.server, self._clock = server, clock
+    def __init__(self, server: Server, clock: TestClock, language: str) -> None:
+        self.server, self._clock, self.language = server, clock, language
+        self.texts = texts = TEXTS[language]
+        self.town = texts["file_header"].split(",")[2].lower()  # the key of a custom field
         self.api, self._owner = server.client(), user_client(server, OWNER)
         self._owner.patch("/users/1", {"name": "Ada Green"}).expect(200)
         self._describe_company()
         self.newsletter, self.workshops = (
             self._create("/lists", name=name, description=text)
             for name, text in (
-                ("Newsletter", "News from the nursery, twice a month"),
-                ("Workshop guests", "Invitations to our workshops"),
+                (texts["newsletter"], texts["newsletter_about"]),
+                (texts["workshops"], texts["workshops_about"]),
             )
         )
         self.contact = self._add_contacts()
@@ -63,23 +68,22 @@ class World:
         self.sent = self._send_campaign()
         self.draft = self._draft_campaign()
         self.segment = self._create(
-            "/segments", name="Bath, interested in roses",
+            "/segments", name=texts["segment"],
             filters=[
-                {"name": "data.town", "predicate": "eq", "value": "Bath"},
+                {"name": f"data.{self.town}", "predicate": "eq", "value": "Bath"},
                 {"name": "event", "predicate": "performed", "value": {"event": "email_clicked"}},
             ],
         )  # fmt: skip
         self.form = self._create(
-            "/forms", name="Newsletter sign-up", list_ids=[self.newsletter],
-            fields=["email", "first_name", "data.town"],
-            consent_text="Yes, send me news from Fernway Gardens twice a month. I can unsubscribe at any time.",
+            "/forms", name=texts["form"], list_ids=[self.newsletter],
+            fields=["email", "first_name", f"data.{self.town}"],
+            consent_text=texts["consent"],
         )  # fmt: skip
         self.flow = self._start_flow()
         self.sms = self._create(
-            "/campaigns", name="Late opening on Friday", channel="sms",
+            "/campaigns", name=texts["sms"], channel="sms",
             trigger_attributes={"contact_list_id": self.workshops},
-            template_attributes={"body": "Hello {{ first_name }}, we are open until 9 pm this Friday. "
-                                 "Tea and cake in the greenhouse! Fernway Gardens"},
+            template_attributes={"body": texts["sms_body"]},
         )  # fmt: skip
         self._chat()
         self._passwords: dict[str, str] = {}
@@ -99,11 +103,12 @@ class World:
     def _describe_company(self) -> None:
         self.api.put("/brand", {
             "company_name": "Fernway Gardens", "physical_address": "12 Walled Garden Lane, Bath BA1 2AB",
-            "brand_color": "#2f6f4f", "links": [{"label": "Shop", "url": SHOP}],
+            "brand_color": "#2f6f4f", "links": [{"label": self.texts["shop"], "url": SHOP}],
         }).expect(200)  # fmt: skip
         self.api.patch("/account", {
             "email_from_name": "Fernway Gardens", "email_from_email": "hello@fernway.example", "time_zone": "UTC",
-            "sms_from": "+447700900999", "sms_opt_out_hint": "Reply STOP to end",
+            "locale": self.language.replace("_", "-"), "sms_from": "+447700900999",
+            "sms_opt_out_hint": self.texts["opt_out"],
         }).expect(200)  # fmt: skip
 
     def _add_contacts(self) -> int:
@@ -116,30 +121,30 @@ class World:
             ids.append(self._create(
                 "/contacts", first_name=first, last_name=last, list_ids=list_ids, opt_in=True,
                 email=f"{first}.{last}@{_SERVICES[number % 4]}".lower(),
-                data={"town": _TOWNS[number % 4]}, **phone,
+                data={self.town: _TOWNS[number % 4]}, **phone,
             ))  # fmt: skip
         return ids[0]
 
     def design(self, title: str) -> dict[str, Any]:
         """Return an email of the nursery."""
+        texts = self.texts
         return {"sections": [
             {"id": "head", "type": "header", "props": {}},
             {"id": "picture", "type": "image",
-             "props": {"src": self.picture["url"], "alt": "Roses in front of green hills"}},
+             "props": {"src": self.picture["url"], "alt": texts["picture"]}},
             {"id": "title", "type": "heading", "props": {"text": title, "level": 1}},
             {"id": "words", "type": "text", "props": {"content": (
-                '<p>Hello {{ contact.first_name | default: "there" }},</p>'
-                "<p>the first roses are out, and the greenhouse is full of young plants. Come and see them, or let us "
-                "bring them to your door.</p>")}},
-            {"id": "press", "type": "button", "props": {"text": "See what is new", "href": f"{SHOP}/new"}},
+                f'<p>{texts["hello"]} {{{{ contact.first_name | default: "{texts["friend"]}" }}}},</p>'
+                f"<p>{texts['text']}</p>")}},
+            {"id": "press", "type": "button", "props": {"text": texts["button"], "href": f"{SHOP}/new"}},
             {"id": "foot", "type": "footer", "props": {}},
         ]}  # fmt: skip
 
     def _send_campaign(self) -> int:
         """Send a campaign, let recipients react, and return its id."""
-        content = {"subject": "The first roses are here", "preheader": "Twelve kinds, and one that is new",
-                   "design": self.design("The first roses are here")}  # fmt: skip
-        campaign_id = self._create("/campaigns", name="First roses", template_attributes=content)
+        content = {"subject": self.texts["sent_subject"], "preheader": self.texts["sent_preheader"],
+                   "design": self.design(self.texts["sent_subject"])}  # fmt: skip
+        campaign_id = self._create("/campaigns", name=self.texts["sent"], template_attributes=content)
         audience = {"trigger_attributes": {"contact_list_id": self.newsletter}}
         self.api.post(f"/campaigns/{campaign_id}/send", audience).expect(200)
         self.api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
@@ -151,15 +156,14 @@ class World:
         return campaign_id
 
     def _draft_campaign(self) -> int:
-        content = {"subject": "{{ first_name }}, join us for an autumn workshop",
-                   "preheader": "Three Saturdays in the old greenhouse",
-                   "design": self.design("Autumn workshops")}  # fmt: skip
-        return self._create("/campaigns", name="Autumn workshops", template_attributes=content,
+        content = {"subject": self.texts["draft_subject"], "preheader": self.texts["draft_preheader"],
+                   "design": self.design(self.texts["draft"])}  # fmt: skip
+        return self._create("/campaigns", name=self.texts["draft"], template_attributes=content,
                             trigger_attributes={"contact_list_id": self.workshops})  # fmt: skip
 
     def _start_flow(self) -> int:
         trigger = {"event": "list_add", "contact_list_id": self.newsletter}
-        flow_id = self._create("/flows", starter="welcome", name="Welcome new subscribers", trigger=trigger)
+        flow_id = self._create("/flows", starter="welcome", name=self.texts["flow"], trigger=trigger)
         self.api.post(f"/flows/{flow_id}/activate").expect(200)
         for name in ("Ivy", "Basil", "Rowan"):
             email = f"{name}.ash@fernmail.example".lower()
@@ -169,8 +173,8 @@ class World:
     def _chat(self) -> None:
         """Exchange SMS with the contact that is shown, after the simulated click, which is dated a little later."""
         self._clock.advance(minutes=10)
-        body = {"channel": "sms", "to": "+447700900100", "body": "Your roses are ready to be picked up until 6 pm."}
+        body = {"channel": "sms", "to": "+447700900100", "body": self.texts["ready"]}
         message = self.api.post("/messages", body).expect(201)
         captured = self.api.wait("/capture", bool, message_id=message["id"])[0]["id"]
-        reply = {"action": "reply", "text": "Great, I will come at five. Is there parking?"}
+        reply = {"action": "reply", "text": self.texts["reply"]}
         self.api.post(f"/capture/{captured}/simulate", reply).expect(200)

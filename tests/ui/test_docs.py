@@ -132,6 +132,29 @@ def test_guides_are_marked_with_their_language(visitor: Client, name: str, langu
     assert (f'<p class="small muted" lang="{language}"' in text) == (shown == "en" and language != "en-GB")
 
 
+def test_english_guides_are_marked_in_other_languages(visitor: Client) -> None:
+    """The overview and the search name the language of each guide that is not in that of the reader."""
+    mark = '<span class="tag" lang="de" dir="auto">Englisch</span>'
+    english = [name for group in documentation.GROUPS[1:] for name in group.names]
+    overview = visitor.request("GET", "/docs", headers={"Accept-Language": "de"}).text
+    entries = re.findall(r'<li lang="(..)" dir="ltr"><a href="/docs/guides/([\w-]+)">(.*?)</a>', overview)
+    assert [name for language, name, _ in entries if language == "en"] == english
+    assert [name for _, name, entry in entries if mark in entry] == english
+    assert mark in visitor.request("GET", "/docs?q=reverse+proxy", headers={"Accept-Language": "de"}).text
+    assert 'class="tag"' not in visitor.request("GET", "/docs").text
+
+
+@pytest.mark.parametrize("language", ["de", "ja"])
+def test_guides_have_pictures_in_their_language(visitor: Client, language: str) -> None:
+    """A translated guide shows the interface in its language, in the size of the English picture or a similar one."""
+    text = visitor.request("GET", "/docs/guides/reports", headers={"Accept-Language": language}).text
+    pictures = re.findall(r'<img class="shot" src="([^"]+)" alt="[^"]+" width="(\d+)"', text)
+    assert pictures and all(f"/guides/{language}/" in source for source, _ in pictures)
+    for source, width in pictures:
+        with Image.open(io.BytesIO(visitor.request("GET", source).body)) as image:
+            assert abs(image.width - 1.25 * int(width)) <= 1
+
+
 def test_searching_without_javascript(user: ScriptlessBrowser) -> None:
     """The results name the guide and the heading, mark the match, and lead to the heading."""
     page = HtmlPage(user, "/docs")

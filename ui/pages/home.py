@@ -305,13 +305,17 @@ _OBJECTS: tuple[tuple[str, Any, Any, str, str], ...] = (
 
 
 class Destination(NamedTuple):
-    """A result of the jump box; `more` is a detail that tells equal titles apart."""
+    """A result of the jump box; `more` is a detail that tells equal titles apart.
+
+    `language` is the tag of the language of a guide (RFC 5646), empty for other results.
+    """
 
     group: str
     title: str
     href: str
     icon: str
     more: str = ""
+    language: str = ""
 
 
 @pages.get("/jump")
@@ -374,7 +378,7 @@ def _search_guides(q: str) -> Iterator[Destination]:
     for result in docs.search_documentation(q, only_headings=True, limit=_MAX_GUIDES):
         part = result.part
         more = part.title if part.heading else gettext("Guide")
-        yield Destination("guide", part.heading or part.title, part.href, "book-open", more)
+        yield Destination("guide", part.heading or part.title, part.href, "book-open", more, part.language)
 
 
 def _search_objects(account_id: int, q: str) -> Iterator[Destination]:

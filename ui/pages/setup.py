@@ -187,9 +187,7 @@ async def _write_sender(visit: Visit, form: Form) -> None:
     brand_values = {name: form.text(name) for name in _BRAND_FIELDS if name in form.values}
 
     def write() -> None:
-        audit.update_and_record(
-            visit.actor, "account_update", accounts.get, accounts.update, visit.account_id, about
-        )
+        audit.update_and_record(visit.actor, "account_update", accounts.get, accounts.update, visit.account_id, about)
         audit.update_and_record(
             visit.actor, "brand_update", brand.get, brand.update, visit.account_id,
             validation.read(brand.BrandWrite, brand_values),
