@@ -383,11 +383,15 @@ def _render_heading(_: Any, tokens: Any, at: int, *__: Any) -> str:
 
 
 def _render_picture(_: Any, tokens: Any, at: int, __: Any, env: Any) -> str:
-    """Return the HTML of a picture of `static/guides`, with its size, so that nothing moves when it is loaded."""
+    """Return the HTML of a picture of `static/guides`, with its size, so that nothing moves when it is loaded.
+
+    It is the picture of the guide's language or, if there is none, the English one.
+    """
     language, scale = env["language"], PICTURE_SCALE
     name = f"guides/{tokens[at].attrs['src']}"
-    if language != DEFAULT_LANGUAGE:
-        name, scale = f"guides/{language}/{tokens[at].attrs['src']}", TRANSLATED_PICTURE_SCALE
+    translated = f"guides/{language}/{tokens[at].attrs['src']}"
+    if static_files.has(translated):
+        name, scale = translated, TRANSLATED_PICTURE_SCALE
     width, height = (round(pixels / scale) for pixels in _read_picture_size(static_files.read(name)))
     return (
         f'<img class="shot" src="{static_files.url(name)}" alt="{escape(tokens[at].content)}" width="{width}" '

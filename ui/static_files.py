@@ -67,6 +67,11 @@ def url(name: str) -> str:
     return f"/static/{digest}/{name}"
 
 
+def has(name: str) -> bool:
+    """Return whether there is a static file with this path below `static`."""
+    return name in load_all()[1]
+
+
 def read(name: str) -> bytes:
     """Return the content of a static file; raises KeyError for an unknown name."""
     return load_all()[1][name].plain
