@@ -156,9 +156,9 @@ def delete_orphans() -> None:
         path.unlink(missing_ok=True)
 
 
-# In an account with more than this number of contacts, an audience whose query takes longer than this number of seconds
-# is written in batches, because the query would block the writer.
-_LARGE_ACCOUNT_CONTACTS, _SLOW_QUERY_SECONDS = 50_000, 0.25
+# An audience whose query takes longer than this, in seconds of a processor, is written in batches, because the query would
+# block the writer, and with it the writes of all accounts.
+_SLOW_QUERY_SECONDS = 0.25
 _INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "
     "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
@@ -264,12 +264,7 @@ def measure_audience(campaign: Campaign, trigger: Any = None) -> AudienceSize | 
                 setattr(campaign.trigger, name, value or ({} if name == "data" else None))
     if not audience.is_set(campaign):
         return None
-    started = time.monotonic()
-    is_large = audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
-    is_slow = time.monotonic() - started > _SLOW_QUERY_SECONDS and fetch_one(
-        "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _LARGE_ACCOUNT_CONTACTS)
-    ) is not None  # fmt: skip
-    return AudienceSize(_describe_trigger(campaign), is_large or is_slow)
+    return AudienceSize(_describe_trigger(campaign), not _fits_in_send(campaign))
 
 
 def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
@@ -277,11 +272,27 @@ def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
     return trigger.contact_list_id, trigger.segment_id, trigger.data
 
 
+def _fits_in_send(campaign: Campaign) -> bool:
+    """Return whether an audience is small, and found in little processor time, so that its send may write its rows."""
+    started, db = time.thread_time(), connection()
+    db.set_progress_handler(lambda: time.thread_time() - started > _SLOW_QUERY_SECONDS, 10_000, id=_fits_in_send)
+    try:
+        return audience.estimate_size(campaign, MAX_AT_ONCE + 1) <= MAX_AT_ONCE
+    except apsw.InterruptError:
+        return False
+    finally:
+        db.set_progress_handler(None, id=_fits_in_send)
+
+
 def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
-    """Return whether the snapshot is written in batches; a `size` measured for another audience is ignored."""
-    if size is not None and size.trigger == _describe_trigger(campaign):
-        return size.is_large
-    return audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
+    """Return whether the snapshot is written in batches.
+
+    An audience that was small and quick before the transaction is measured again: events that came since, or another
+    audience, may take the writer for minutes, in which no account can write (T22).
+    """
+    if size is not None and size.is_large and size.trigger == _describe_trigger(campaign):
+        return True
+    return not _fits_in_send(campaign)
 
 
 def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None = None) -> None:

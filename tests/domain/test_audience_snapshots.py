@@ -6,8 +6,13 @@ from contextlib import closing
 import pytest
 
 from appliance.audience.contacts import removal
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
 from appliance.campaigns import audience, audience_snapshot, store
 from appliance.campaigns.audience_snapshot import BatchRunner, SnapshotKey, next_batch_size
+from appliance.core import validation
+from appliance.events import log
+from appliance.events.log import NewEvent
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from appliance.storage.models import Campaign
@@ -28,6 +33,25 @@ def partial_snapshot(home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Campa
     transactions.write(audience_snapshot.write_batch, key, 2)
     transactions.run_outside_transaction(audience_snapshot.detach)
     return campaign, contact_ids
+
+
+def test_a_slow_audience_is_selected_outside_of_the_writer(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few contacts with many events may take as long to select as millions, also if they came just now (T22)."""
+    contact = home.contact("often@example.org").id
+    transactions.write(log.record_many, [NewEvent(home.account_id, "viewed", contact, {"page": "/"})] * 3_000)
+    condition = {"event": "viewed", "at_least": 1, "where": [{"name": "event.page", "predicate": "cont", "value": "x"}]}
+    body = {"name": "Often", "filters": [{"name": "event", "predicate": "performed", "value": condition}]}
+    segment = transactions.write(segments.create, home.account_id, validation.read(SegmentCreate, body))
+    campaign = home.campaign(home.list_of(contact).id)
+    campaign.trigger.segment_id = segment.id
+    campaign.trigger.save()
+    quick = audience_snapshot.measure_audience(campaign)
+    assert quick is not None and not quick.is_large
+    monkeypatch.setattr("appliance.campaigns.audience_snapshot._SLOW_QUERY_SECONDS", 0)
+    slow = audience_snapshot.measure_audience(campaign)
+    assert slow is not None and slow.is_large
+    transactions.write(audience_snapshot.begin_snapshot, campaign, "smtp", quick)
+    assert campaign.pending_snapshot is not None
 
 
 @pytest.mark.parametrize("survivor", [5, 0])
