@@ -42,7 +42,7 @@ from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config, transports
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email, Sms
-from appliance.settings.transports import DIRECT
+from appliance.settings.transports import ALL_KINDS, DIRECT
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -334,6 +334,9 @@ def record_failure(outcome: Outcome) -> None:
         and not attempted
         and not (row.campaign_id is None and has_expired(row, now))
     ):
+        if row.uncertain_count and _is_transport_deleted(row):
+            # It would wait for ever: another transport may not repeat it.
+            return ledger.mark_uncertain(row, error.text, now)
         ledger.record_error(row, error)
         # No attempt is counted, because the transport failed and not this recipient. Messages of a campaign wait until
         # the transport works or a user cancels the campaign; all others expire.
@@ -383,6 +386,11 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
     )  # fmt: skip
     ledger.count_attempt(row, "cancelled" if cancelled else "deferred")
     return None
+
+
+def _is_transport_deleted(row: LedgerRow) -> bool:
+    """Return whether the transport of an email was a further one that was deleted since."""
+    return row.channel == "email" and transports.get_kind(row.provider, config.current().email) not in ALL_KINDS
 
 
 def _get_queued_transport(row: LedgerRow) -> str:
