@@ -4,6 +4,7 @@ A user can send a failed or uncertain message again, count an uncertain message 
 delays between automatic attempts are in `outcomes`.
 """
 
+import json
 import logging
 import zlib
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from appliance.sending.messages import ledger, outcomes, queue
 from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.sms.segments import AcceptedSms
+from appliance.settings import config, transports
 from appliance.settings.config import parse_seconds
 from appliance.storage.database import connection, fetch_one, rows, run
 from appliance.storage.models import Message
@@ -418,7 +420,7 @@ def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
 
     `uncertain_count` is not reset, so that a message which is uncertain again is not sent again automatically. Nor is
     the time of the first attempt, which is the Date of the message: if its retry period is over, it is tried once
-    (docs/promises.md#p6).
+    (docs/promises.md#p6). Emails of a transport that was deleted since are sent with the default one.
     """
     if not message_ids:
         return
@@ -428,9 +430,12 @@ def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
         "UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?",
         [(message_id,) for message_id in message_ids],
     )
+    email = config.current().email
+    known = json.dumps([*transports.ALL_KINDS, *transports.list_keys(email)])
     connection().executemany(
-        "UPDATE message SET status = 'queued', due_at = ?, updated_at = ? WHERE id = ?",
-        [(RETRY_NOW, now, message_id) for message_id in message_ids],
+        "UPDATE message SET status = 'queued', due_at = ?, updated_at = ?, provider = CASE WHEN channel = 'email' "
+        "AND provider NOT IN (SELECT value FROM json_each(?)) THEN ? ELSE provider END WHERE id = ?",
+        [(RETRY_NOW, now, known, email.transport, message_id) for message_id in message_ids],
     )
     if campaign_id is not None:
         # Only the phase of a completed campaign changes: it is `sending` until the campaign has no open messages.
