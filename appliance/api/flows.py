@@ -509,7 +509,7 @@ async def choose_flow_winner(request: ApiRequest) -> ApiResponse:
     """
     decision = await scan(split_results.find_decision, request.account_id, request.id, request.body)
     await commit(split_tests.choose, request.account_id, request.id, request.body, decision, request.caller)
-    return ApiResponse(await scan(split_results.load_result, request.account_id, request.id, request.body.step_id))
+    return ApiResponse(await scan(split_results.load_result, request.account_id, request.id, request.body.step))
 
 
 _add_transition(

@@ -147,13 +147,13 @@ def find_decision(account_id: int, flow_id: int, request: ChooseBranch) -> Decis
 
     The choice does not depend on it: an error is logged, and None returned.
     """
-    test = split_tests.find(flow_id, request.step_id)
+    test = split_tests.find(flow_id, request.step)
     if test is None or test.account_id != account_id:
         return None
     try:
         return decide(test, count_batches(test))
     except (ArithmeticError, ValueError):
-        log.exception("flows: comparing branches failed flow=%s step=%s", flow_id, request.step_id)
+        log.exception("flows: comparing branches failed flow=%s step=%s", flow_id, request.step)
         return None
 
 

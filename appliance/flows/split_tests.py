@@ -16,11 +16,12 @@ from appliance.accounts.audit import Actor
 from appliance.core import clock
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext
+from appliance.core.validation import Id
 from appliance.events import amounts
 from appliance.experiments.decision import Decision
 from appliance.flows.branches import LISTED_KEY
 from appliance.storage.database import rows, run, scalar
-from appliance.storage.models import SplitTest
+from appliance.storage.models import Flow, SplitTest
 from appliance.storage.transactions import require_write_transaction
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _SELECT_TAKEN = (
 class ChooseBranch(Struct):
     """The choice of the branch of a random split that all contacts take from now on."""
 
-    step_id: Annotated[int, Meta(ge=1, description="id of the step")]
+    step: Annotated[Id, Meta(description="id of the random split")]
     branch: (
         Annotated[str, Meta(max_length=20, description="key of the branch; null goes on with the test")]
         | None
@@ -122,7 +123,7 @@ def finish(test_id: int, updated_at: int, winner: str, decision: Decision | None
 
 
 def check_choice(account_id: int, request: ChooseBranch, flow_id: int) -> None:
-    """Raise NotFound for a flow or step without a test, and Invalid for a branch that is not part of it."""
+    """Raise NotFound for an unknown flow, and Invalid for a step without a test or a branch that is not part of it."""
     _find_chosen(account_id, flow_id, request)
 
 
@@ -134,16 +135,17 @@ def choose(account_id: int, flow_id: int, request: ChooseBranch, decision: Decis
     require_write_transaction()
     test = _find_chosen(account_id, flow_id, request)
     _store(test, request.branch or None, by.name, decision)
-    data = {"step_id": request.step_id, "branch": request.branch or None}
+    data = {"step_id": request.step, "branch": request.branch or None}
     audit.insert_entry(account_id, by.name, "flow_winner", f"flow:{flow_id}", data, by.ip)
     return test
 
 
 def _find_chosen(account_id: int, flow_id: int, request: ChooseBranch) -> SplitTest:
-    query = (SplitTest.account == account_id, SplitTest.flow == flow_id, SplitTest.action_id == request.step_id)
-    test: SplitTest | None = SplitTest.get_or_none(*query)
-    if test is None or not scalar("SELECT 1 FROM flow WHERE id = ? AND deleted_at IS NULL", (flow_id,)):
+    if Flow.get_or_none(Flow.account == account_id, Flow.id == flow_id, Flow.deleted_at.is_null()) is None:
         raise NotFound
+    test = find(flow_id, request.step) if isinstance(request.step, int) else None
+    if test is None:
+        raise Invalid({"step": [gettext("must be the id of a random split with a metric")]})
     if request.branch is UNSET:
         raise Invalid({"branch": [gettext("can't be blank")]})
     if request.branch is not None and request.branch not in test.terms["keys"]:

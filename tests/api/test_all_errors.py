@@ -111,7 +111,7 @@ WRONG = (
     Invalid("PATCH /flows/{id}", {"status": "x", "steps": [_WAIT], "data": {"scripts": 5}},
           {"status", "steps[0].duration", "data.scripts"}),
     Invalid("POST /flows/{id}/enroll", {"contact_ids": "x", "segment_id": MISSING_ID}, {"contact_ids", "segment_id"}),
-    Invalid("POST /flows/{id}/winner", {"step_id": 0, "branch": 5}, {"step_id", "branch"}),
+    Invalid("POST /flows/{id}/winner", {"step": 0, "branch": 5}, {"step", "branch"}),
     Invalid("POST /flows/{id}/simulate", {"start_at": "soon", "contact_id": MISSING_ID, "steps": [_WAIT],
                                         "events": [{"event": "A b"}]},
           {"start_at", "contact_id", "steps[0].duration", "events[0].event"}),

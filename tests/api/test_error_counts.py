@@ -70,6 +70,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "POST /flows": {"steps": _STEPS},
     "PATCH /flows/{id}": {"steps": _STEPS},
     "POST /flows/{id}/enroll": {"contact_ids": [1]},
+    "POST /flows/{id}/winner": {"step": 4},
     "POST /flows/{id}/simulate": {
         "steps": _STEPS,
         "events": [{"event": "counted"}],

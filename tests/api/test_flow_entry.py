@@ -85,7 +85,9 @@ def test_enroll_existing_contacts(api: Client, server: Server) -> None:
     cleo, dora = create_contact(api, "cleo"), create_contact(api, "dora", first_name="Dora")
     flow = create_active_flow(api, {"event": "list_add"})
     path = f"/flows/{flow}/enroll"
-    assert api.post(path, {"contact_ids": [cleo]}).expect(200) == {"enrolled": 1, "already_inside": 0, "frequency": 0}
+    assert api.post(path, {"contact_ids": [cleo]}).expect(200) == {
+        "enrolled": 1, "already_inside": 0, "frequency": 0, "held_out": 0, "control_group": 0,
+    }  # fmt: skip
     filters = [{"name": "contact_first_name", "predicate": "eq", "value": "Dora"}]
     some = api.post("/segments", {"name": "Doras", "filters": filters}).expect(201)["id"]
     assert api.post(path, {"segment_id": some}).expect(200)["enrolled"] == 1

@@ -304,16 +304,16 @@ def test_a_person_chooses_the_winner_of_a_test(api: Client) -> None:
         (1, "Short", 0), (2, "B", 0),
     ]  # fmt: skip
     key, path = step["branches"][1]["key"], f"/flows/{flow['id']}/winner"
-    chosen = api.post(path, {"step_id": step["id"], "branch": key}).expect(200)
+    chosen = api.post(path, {"step": step["id"], "branch": key}).expect(200)
     assert (chosen["state"], chosen["winner"]) == ("decided", key) and chosen["chosen_by"].startswith("key:")
     for _ in range(3):
         entry = api.post(f"/flows/{flow['id']}/simulate", {}).expect(200)["timeline"][1]
         assert (entry["outcome"], entry["reason"]) == (key, "winner")
-    assert api.post(path, {"step_id": step["id"], "branch": None}).expect(200)["state"] == "testing"
-    assert api.post(path, {"step_id": step["id"], "branch": "b99"}).expect(422)["validation_errors"] == {
+    assert api.post(path, {"step": step["id"], "branch": None}).expect(200)["state"] == "testing"
+    assert api.post(path, {"step": step["id"], "branch": "b99"}).expect(422)["validation_errors"] == {
         "branch": ["must exist"]
     }
-    assert api.post(path, {"step_id": 999, "branch": key}).status == 404
+    assert "step" in api.post(path, {"step": 999, "branch": key}).expect(422)["validation_errors"]
 
 
 def test_errors_of_a_test(api: Client) -> None:

@@ -43,7 +43,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /campaigns/{id}/reject": {"note": "taken"},
     "POST /campaigns/{id}/experiment/winner": {"variant": 1},
     "POST /flows/{id}/enroll": {"contact_ids": []},
-    "POST /flows/{id}/winner": {"step_id": 1, "branch": None},
+    "POST /flows/{id}/winner": {"step": 4, "branch": None},
     "POST /flows/{id}/runs/move_on": {"step": 1},
     "POST /flows/{id}/runs/take_out": {"step": 1},
     "POST /templates/{id}/send_test": {"email": "taken@example.org"},

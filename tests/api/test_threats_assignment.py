@@ -59,7 +59,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /webhooks/{id}/test": {},
     "POST /webhooks/{id}/replay_failed": {},
     "POST /flows/{id}/enroll": {"contact_ids": []},
-    "POST /flows/{id}/winner": {"step_id": 1, "branch": None},
+    "POST /flows/{id}/winner": {"step": 4, "branch": None},
     "POST /flows/{id}/runs/move_on": {"run_ids": []},
     "POST /flows/{id}/runs/take_out": {"run_ids": []},
     "PUT /brand": {"company_name": "renamed"},

@@ -206,7 +206,7 @@ def test_kills_while_the_winner_of_a_test_is_taken(
     server.kill()
     server.start()
     split_id, winner = flow["steps"][2]["id"], flow["steps"][2]["branches"][1]["key"]
-    api.post(f"/flows/{flow['id']}/winner", {"step_id": split_id, "branch": winner}).expect(200)
+    api.post(f"/flows/{flow['id']}/winner", {"step": split_id, "branch": winner}).expect(200)
     server.kill()
     server.start()
     rows.wait_for(300, "run WHERE status = 'completed'")

@@ -46,6 +46,8 @@ class Tenant:
         steps = [
             {"duration": 31_622_400}, {"subject": prefix, "body": "<p>x</p>"},
             {"type": "list_add", "contact_list_id": ids["lists"]},
+            {"type": "random_split", "metric": "event", "event_name": f"{prefix}_order",
+             "branches": [{"share": 50}, {"share": 50}]},
         ]  # fmt: skip
         flow = {
             "name": f"{prefix} flow",

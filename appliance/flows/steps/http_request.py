@@ -68,7 +68,7 @@ class HttpRequest(StepKind):
     })  # fmt: skip
     fields = (
         StepField(
-            "method", gettext_noop("Method"), "choice", default="POST",
+            "method", gettext_noop("Method"), "choice", required=True, default="POST",
             options=tuple((method, method) for method in METHODS),
         ),
         StepField("url", gettext_noop("URL"), "url", required=True),

@@ -49,7 +49,7 @@ D contact_ids [integer]?
 D segment_id integer?
 O confirm_send_to_all boolean -- a segment without filters is everybody
 = POST /flows/{{id}}/winner
-O step_id integer! -- the random split
+O step integer! -- the random split
 O branch string? -- key of the branch that all take; null goes on with the test
 = POST /flows/{{id}}/simulate
 D contact_id integer?
