@@ -62,7 +62,10 @@ class DueRequest(NamedTuple):
 
 
 class RequestOutcome(NamedTuple):
-    """What an attempt came to: `reason` is None if it succeeded, else a code; `answers` are the values to store."""
+    """What an attempt came to: `reason` is None if it succeeded, else a code; `answers` are the values to store.
+
+    `is_withdrawn` says that nothing was sent, because the run had left the step or the flow was paused.
+    """
 
     request: DueRequest
     reason: str | None = None
@@ -70,6 +73,7 @@ class RequestOutcome(NamedTuple):
     retry_after_ms: int = 0
     answers: dict[str, Any] = {}
     duration_ms: int = 0
+    is_withdrawn: bool = False
 
 
 class Result(NamedTuple):
@@ -124,6 +128,8 @@ def record_outcomes(outcomes: Sequence[RequestOutcome]) -> None:
     now = clock.now_ms()
     for outcome in outcomes:
         request = outcome.request
+        if outcome.is_withdrawn:
+            continue
         row = rows(
             "SELECT run_id, action_id, awaited, deadline_at FROM flow_request WHERE id = ? AND status = 'pending' "
             "AND attempts = ?",

@@ -94,7 +94,7 @@ async def attempt_request(job: DueRequest, pool: ConnectionPool) -> RequestOutco
     """Fill in a request, make it once, and return the outcome; failures are outcomes, not exceptions."""
     row = fetch_one(_SELECT_REQUEST, (job.id,))
     if row is None:
-        return RequestOutcome(job, "timed_out")
+        return RequestOutcome(job, is_withdrawn=True)
     account_id, flow_id, version, action_id, visit_round, run_id, body, contact_id, event_data, run_created_at = row
     node = versions.load_plan(flow_id, version).nodes[action_id]
     request_id = request_queue.get_request_id(run_id, run_created_at, action_id, visit_round)

@@ -1,12 +1,14 @@
 """The queue of requests of flows: turns between accounts and flows, retries, and what ends with a run."""
 
+import asyncio
 from typing import Any
 
 from appliance.accounts import accounts
 from appliance.audience.contacts import removal
-from appliance.flows import request_queue, run_ends
+from appliance.flows import request_queue, request_worker, run_ends
 from appliance.flows.request_queue import RequestOutcome
 from appliance.flows.request_worker import FlowRequestWorker
+from appliance.sending.delivery.safe_http import ConnectionPool
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Flow
@@ -112,6 +114,9 @@ def test_the_request_of_a_run_that_ended_or_was_paused_is_not_made(home: Home) -
     contact = rows("SELECT contact_id FROM run WHERE id = ?", (second,))[0][0]
     transactions.write(removal.erase, home.account_id, contact, BY_API)
     assert rows("SELECT run_id FROM flow_request") == [(third,)]
-    assert request_queue.has_due()
+    (due,) = request_queue.fetch_due(flow.id, 9)
     transactions.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (flow.id,))
     assert not request_queue.has_due() and FlowRequestWorker().choose([]) == []
+    outcome = asyncio.run(request_worker.attempt_request(due, ConnectionPool()))
+    record(outcome)
+    assert outcome.is_withdrawn and rows("SELECT status, attempts FROM flow_request") == [("pending", 0)]
