@@ -2,6 +2,7 @@
 
 import io
 import tomllib
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,32 @@ class World:
         for name in ("Ivy", "Basil", "Rowan"):
             email = f"{name}.ash@fernmail.example".lower()
             self._create("/contacts", first_name=name, last_name="Ash", email=email, list_ids=[self.newsletter])
+        return flow_id
+
+    def replay_carts(self) -> int:
+        """Replay a flow for abandoned carts with a shorter wait, against the carts of some weeks; return its id."""
+        mail = {"subject": "Your plants are waiting", "body": "<p>Still in your cart.</p>"}
+        steps = [{"duration": 86_400}, mail, {"duration": 172_800}, mail]
+        flow_id = self._create(
+            "/flows", name="Abandoned cart", trigger={"event": "cart_filled"}, goal="order_paid", steps=steps,
+            status="active",
+        )  # fmt: skip
+        now = self.api.get("/account").expect(200)["updated_at"]
+        last = datetime.fromisoformat(now)
+        for number, name in enumerate(("Daisy", "Olive", "Jasper", "Hazel", "Reed", "Flora", "Linden", "Violet")):
+            contact = self._create(
+                "/contacts", first_name=name, last_name="Moss", email=f"{name}.moss@fernmail.example".lower(),
+                opt_in=True,
+            )  # fmt: skip
+            at = last - timedelta(days=10 + 5 * number)
+            events = [("cart_filled", at), *[("order_paid", at + timedelta(hours=9))] * (number % 3 > 0)]
+            for event, moment in events:
+                body = {"event": event, "contact_id": contact, "created_at": moment.isoformat(), "amount": 38.0}
+                self.api.post("/events", body).expect(201)
+        stored = self.api.get(f"/flows/{flow_id}").expect(200)["steps"]
+        stored[0]["duration"] = 14_400
+        self.api.post(f"/flows/{flow_id}/replay", {"steps": stored}).expect(202)
+        self.api.wait(f"/flows/{flow_id}/replay", lambda row: row["state"] == "complete", 120)
         return flow_id
 
     def _chat(self) -> None:

@@ -48,7 +48,7 @@ def test_a_replay_compares_changes_with_the_live_version(user: ScriptlessBrowser
     assert "No replay yet" in page.text
     page.press("Start replay")
     page = wait_for_result(user, flow)
-    assert "Your changes would have sent as many messages, but 2 contacts would have got others" in page.text
+    assert "as many messages would have been sent, but 2 contacts would have got others" in page.text
     assert "Cart0" in page.text and "Cart1" in page.text
     assert "81" in page.text and "followed a message that your changes would not have sent" in page.text
     file = user.get(f"/flows/{flow}/replay/file")

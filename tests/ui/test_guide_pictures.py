@@ -271,6 +271,8 @@ def _draw_flows(camera: Camera, world: World) -> None:
     page.get_by_label("URL").fill("https://shop.example/members")
     page.get_by_label("JSON body").fill('{"email": "{{ email }}"}')
     camera.take("flow-request", page.get_by_role("complementary", name="HTTP request"), max_height=640)
+    page.goto(f"/flows/{world.replay_carts()}/replay")
+    camera.take("replay", page.locator("#replay"), max_height=640)
 
 
 def _draw_contact(camera: Camera, world: World) -> None:

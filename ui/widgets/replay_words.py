@@ -77,8 +77,10 @@ def describe_headline(result: ReplayResult, days: int) -> str:
     if not different:
         return gettext("Your changes would have made no difference to any contact.")
     return ngettext(
-        "Your changes would have sent as many messages, but %(num)s contact would have got others, or at other times.",
-        "Your changes would have sent as many messages, but %(num)s contacts would have got others, or at other times.",
+        "With your changes, as many messages would have been sent, but %(num)s contact would have got others, or at "
+        "other times.",
+        "With your changes, as many messages would have been sent, but %(num)s contacts would have got others, or at "
+        "other times.",
         different,
     )  # fmt: skip
 
