@@ -23,9 +23,11 @@ from appliance.core.executable import read_task, run_child, send_to_parent
 from appliance.core.i18n import gettext
 from appliance.core.limited_process import FairShares
 from appliance.core.validation import EventName, When
+from appliance.events import log as event_log
 from appliance.flows import drafts, replay_result, store, triggers, versions
 from appliance.flows.condition_limits import ConditionsTooSlow
-from appliance.flows.document import StepsWrite
+from appliance.flows.document import Step, StepsWrite
+from appliance.flows.drafts import FlowDraft
 from appliance.flows.replay_events import Feed, FeedRequest
 from appliance.flows.replay_result import OrderInput, PersonRow, ReplayResult
 from appliance.flows.replay_simulator import (
@@ -116,38 +118,52 @@ _progress: dict[int, float] = {}
 _shares = FairShares()
 
 
-def prepare(account_id: int, flow_id: int, request: ReplayRequest) -> PreparedReplay:
-    """Return the row of a replay of a flow; raises NotFound, or Invalid with all errors."""
-    draft, faults = drafts.load_draft(account_id, flow_id), Faults()
-    flow = draft.flow
+def _parse_request(account_id: int, flow_id: int, request: ReplayRequest) -> tuple[FlowDraft, list[Step] | None, int]:
+    """Return the draft of a flow, the steps to try (None: those that are live), and the end of the replayed time.
+
+    Raises NotFound, or Invalid with all errors of the request.
+    """
+    draft, faults, now = drafts.load_draft(account_id, flow_id), Faults(), clock.now_ms()
     steps = parse_tried_steps(store.get(account_id, flow_id), request.steps, faults)
-    if steps is None and (draft.is_changed or not flow.version):
+    until = request.until if isinstance(request.until, int) else now
+    if not now - _MAX_BACK_MS <= until <= now:
+        faults.add("until", gettext("is invalid"))
+    faults.check()
+    if steps is None and (draft.is_changed or not draft.flow.version):
         steps = draft.steps
+    return draft, steps, until
+
+
+def prepare(account_id: int, flow_id: int, request: ReplayRequest) -> PreparedReplay:
+    """Return the row of a replay of a flow; raises NotFound, or Invalid with all errors of the request or the flow."""
+    draft, steps, until = _parse_request(account_id, flow_id, request)
+    flow, faults = draft.flow, Faults()
     trigger = draft.trigger if draft.is_changed else triggers.get_spec(Trigger.get(Trigger.flow == flow_id))
     for key, message in triggers.list_missing(trigger):
         faults.add(f"trigger.{key}", message)
     if not (steps if steps is not None else flow.steps):
         faults.add("steps", gettext("can't be blank"))
-    now = clock.now_ms()
-    until = request.until if isinstance(request.until, int) else now
-    if not now - _MAX_BACK_MS <= until <= now:
-        faults.add("until", gettext("is invalid"))
     faults.check()
     days = request.days if isinstance(request.days, int) else DEFAULT_DAYS
     goal = draft.goal if draft.is_changed else flow.goal
-    order_event = request.order_event if isinstance(request.order_event, str) else goal
+    order_event = request.order_event if isinstance(request.order_event, str) else choose_order_event(goal)
     return PreparedReplay(flow_id, {
         "account": account_id, "flow": flow_id, "state": "waiting", "days": days, "until": until,
         "seed": request.seed if isinstance(request.seed, int) else 1, "order_event": order_event,
         "sms_price": float(request.sms_price) if isinstance(request.sms_price, int | float) else None,
         "steps": steps, "trigger": {**trigger._asdict(), "data": dict(trigger.data)}, "goal": goal,
-        "live_version": flow.version or None, "created_at": now,
+        "live_version": flow.version or None, "created_at": clock.now_ms(),
     })  # fmt: skip
+
+
+def choose_order_event(goal: str | None) -> str | None:
+    """Return the event that counts as an order if a request names none: the goal, if it is an event of a program."""
+    return goal if goal is not None and event_log.find_name_error(goal) is None else None
 
 
 def check_request(account_id: int, request: ReplayRequest, flow_id: int) -> None:
     """Raise NotFound, or Invalid with all errors of a request, without starting anything."""
-    prepare(account_id, flow_id, request)
+    _parse_request(account_id, flow_id, request)
 
 
 def start(prepared: PreparedReplay, actor: str) -> models.FlowReplay:

@@ -34,7 +34,6 @@ from appliance.flows.drafts import FlowDraft
 from appliance.flows.simulation_events import (
     MAX_SCRIPTS,
     SCRIPTS,
-    BranchChoice,
     Expectation,
     RealEvent,
     SimulatedRun,
@@ -159,20 +158,16 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
     simulation_events.check_assumptions(flow.account_id, request.events or [], ids, faults)
     request_steps = {step["id"] for _, step in document.walk(steps) if step["type"] == HttpRequest.type}
     simulation_events.check_responses(request.responses or [], request_steps, faults)
-    _check_branches(request.branches or [], steps, faults)
+    _check_branches(request.branches or {}, steps, faults)
     faults.check()
 
 
-def _check_branches(choices: Sequence[BranchChoice], steps: Sequence[dict[str, Any]], faults: Faults) -> None:
-    """Add an error for each choice whose step is no random split, or has no such branch; `steps` are the top ones."""
-    splits = {step["id"]: step for _, step in document.walk(steps) if step["type"] == "random_split"}
-    for index, choice in enumerate(choices):
-        if not isinstance(choice.step, int) or not isinstance(choice.branch, str):
-            continue
-        if choice.step not in splits:
-            faults.add(f"branches[{index}].step", gettext("must exist"))
-        elif choice.branch not in {branch["key"] for branch in splits[choice.step]["branches"]}:
-            faults.add(f"branches[{index}].branch", gettext("must exist"))
+def _check_branches(choices: Mapping[str, str], steps: Sequence[dict[str, Any]], faults: Faults) -> None:
+    """Add an error for each step that is no random split or has no such branch; `steps` are the top ones."""
+    splits = {str(step["id"]): step for _, step in document.walk(steps) if step["type"] == "random_split"}
+    for step_id, key in choices.items():
+        if key not in {branch["key"] for branch in splits.get(step_id, {}).get("branches", ())}:
+            faults.add(f"branches.{step_id[:20]}", gettext("must exist"))
 
 
 def _simulate_in_sandbox(
@@ -189,7 +184,7 @@ def _simulate_in_sandbox(
     entered = transactions.write(simulation_sandbox.enter_flow, flow, contact_id, request.event or {}, times.start)
     simulated_run = SimulatedRun(flow.account_id, contact_id, entered.run_id)
     paths = {step["id"]: path for path, step in document.walk(flow.steps)}
-    rules = SimulationRules(branches={choice.step: choice.branch for choice in request.branches or []})
+    rules = SimulationRules(branches={int(step_id): key for step_id, key in (request.branches or {}).items()})
     simulator = FlowSimulator(flow, flow.version, paths, simulated_run, times.until, rules)
     simulator.play_responses(request.responses or [])
     simulator.notes = [*note_stopped_sending(flow.account_id), *notes, *entered.notes]
@@ -440,7 +435,7 @@ def _list_deleted(fields: dict[str, list[str]]) -> list[str]:
     for name, messages in fields.items():
         if name == "contact_id":
             failures.append(gettext("the contact of this test was deleted"))
-        elif name.startswith(("events[", "branches[")) and name.endswith("].step"):
+        elif (name.startswith("events[") and name.endswith("].step")) or name.startswith("branches."):
             failures.append(gettext("a step that this test needs was deleted"))
         else:
             other_fields[name] = messages

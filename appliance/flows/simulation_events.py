@@ -324,13 +324,6 @@ MAX_SCRIPTS, MAX_EXPECTED = 20, 50
 Outcome = Annotated[str, Meta(pattern=f"^(on|jumped|skipped|exited|waits|not_reached|{BRANCH_KEY})$")]
 
 
-class BranchChoice(Struct):
-    """The branch that the contact takes at a random split, which a simulation would otherwise draw."""
-
-    step: Annotated[Id, Meta(description="id of the random split")]
-    branch: Annotated[str, Meta(pattern=f"^({BRANCH_KEY})$"), Meta(description="key of the branch")]
-
-
 class SimulationInput(Struct):
     """The assumptions of a simulation: which contact enters when, with which event, and what happens afterwards."""
 
@@ -346,7 +339,11 @@ class SimulationInput(Struct):
         | UnsetType
     ) = UNSET
     branches: (
-        Annotated[list[BranchChoice], Meta(max_length=MAX_ASSUMPTIONS), Meta(description="branches of random splits")]
+        Annotated[
+            dict[str, str],
+            Meta(max_length=MAX_ASSUMPTIONS),
+            Meta(description="key of the branch that the contact takes at a random split, by the id of the step"),
+        ]
         | None
         | UnsetType
     ) = UNSET

@@ -364,12 +364,12 @@ def test_a_simulation_takes_the_chosen_branch_of_a_random_split(api: Client) -> 
     path, (stored, wait) = f"/flows/{flow['id']}", flow["steps"]
     keys = [branch["key"] for branch in stored["branches"]]
     for key, status in zip(keys, ("exited", "completed"), strict=True):
-        choice = {"branches": [{"step": stored["id"], "branch": key}]}
+        choice = {"branches": {str(stored["id"]): key}}
         simulation = api.post(f"{path}/simulate", choice).expect(200)
         assert (simulation["timeline"][1]["outcome"], simulation["end"]["status"]) == (key, status)
         script = {"name": key, **choice, "expect": [{"end": status}]}
         changed = api.patch(path, {"data": {"scripts": [script]}}).expect(200)
         assert changed["scripts"][0]["passed"], changed["scripts"]
-    wrong = {"branches": [{"step": wait["id"], "branch": keys[0]}, {"step": stored["id"], "branch": "b99"}]}
+    wrong = {"branches": {str(wait["id"]): keys[0], str(stored["id"]): "b99"}}
     errors = api.post(f"{path}/simulate", wrong).expect(422)["validation_errors"]
-    assert errors.keys() == {"branches[0].step", "branches[1].branch"}
+    assert errors.keys() == {f"branches.{wait['id']}", f"branches.{stored['id']}"}

@@ -53,7 +53,7 @@ async def _render(request: Request, visit: Visit, flow_id: int, form: Form, stat
     row = values["replay"]
     form.values = {
         "days": str(row.days if row is not None else replays.DEFAULT_DAYS),
-        "order_event": (row.order_event if row is not None else draft.goal) or "",
+        "order_event": (row.order_event if row is not None else replays.choose_order_event(draft.goal)) or "",
         "sms_price": "" if row is None or row.sms_price is None else f"{row.sms_price:g}",
     } | form.values
     return view.render(

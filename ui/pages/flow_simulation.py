@@ -114,11 +114,11 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
             {"step": step_id, "status": 0} if step_id in failing else {"step": step_id, "body": body or None}
             for step_id in requests
         ]
-    raw["branches"] = [
-        {"step": step_id, "branch": key}
+    raw["branches"] = {
+        str(step_id): key
         for step_id, key in form.ways.items()
         if key in _list_ways(document.find_step(draft.steps, step_id))
-    ]
+    }
     return validation.read(SimulationInput, raw)
 
 
@@ -410,8 +410,6 @@ def _serialize_test(script: dict[str, Any]) -> dict[str, Any]:
     stored = {key: value for key, value in script.items() if value not in (None, [], {})}
     if isinstance(stored.get("start_at"), int):
         stored["start_at"] = clock.iso(stored["start_at"])
-    if "branches" in stored:
-        stored["branches"] = [validation.sent_fields(choice) for choice in script["branches"]]
     stored["events"] = [validation.sent_fields(event) for event in script.get("events") or []]
     if "contact" in stored:
         stored["contact"] = validation.sent_fields(stored["contact"])

@@ -57,7 +57,7 @@ D contact ContactWrite?
 D events [Assumption]?
 D until,start_at date-time?
 O event object? -- the event that takes the person in
-O branches [BranchChoice]? -- which ways a random split takes
+O branches object? -- which ways random splits take
 O steps [object] -- steps that are not saved yet
 O responses [SimulatedResponse]? -- of the HTTP requests
 = POST /flows/{{id}}/simulate_all
