@@ -139,7 +139,10 @@ def prepare(account_id: int, flow_id: int, request: ReplayRequest) -> PreparedRe
     draft, steps, until = _parse_request(account_id, flow_id, request)
     flow, faults = draft.flow, Faults()
     trigger = draft.trigger if draft.is_changed else triggers.get_spec(Trigger.get(Trigger.flow == flow_id))
-    for key, message in triggers.list_missing(trigger):
+    for key, message in [
+        *triggers.list_missing(trigger),
+        *triggers.list_broken_conditions(account_id, trigger),
+    ]:
         faults.add(f"trigger.{key}", message)
     if not (steps if steps is not None else flow.steps):
         faults.add("steps", gettext("can't be blank"))
