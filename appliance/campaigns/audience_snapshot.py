@@ -156,8 +156,8 @@ def delete_orphans() -> None:
         path.unlink(missing_ok=True)
 
 
-# An audience whose query takes longer than this, in seconds of a processor, is written in batches, because the query would
-# block the writer, and with it the writes of all accounts.
+# An audience whose query takes longer than this, in seconds of a processor, is written in batches, because the query
+# would block the writer, and with it the writes of all accounts.
 _SLOW_QUERY_SECONDS = 0.25
 _INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "

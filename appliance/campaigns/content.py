@@ -27,7 +27,7 @@ from appliance.content.templates.validation import TemplateWrite
 from appliance.core.errors import Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.flows.store import TEST_FLOW_REFUSED
-from appliance.sending.messages import compose, languages, merge_tags, preview, senders, utm_links
+from appliance.sending.messages import compose, languages, merge_tags, preview, section_conditions, senders, utm_links
 from appliance.storage.models import Account, Campaign, Contact, Flow, Template
 from appliance.storage.transactions import require_write_transaction
 
@@ -253,7 +253,9 @@ def render_preview(
     try:
         source = languages.build_source(document, brands.build_look(brand), account.locale, choice)
         content = compose.tag_links(compose.compile_message(source), tagger)
-        show_values = merge_tags.get_show_values(account_id, contact.id if contact else None, content.conditions)
+        show_values = section_conditions.get_show_values(
+            account_id, contact.id if contact else None, content.conditions
+        )
         filled = compose.fill(content, merge_values | show_values)
         translated = translations.translate_document(document, choice.translation)
         lengths = compose.measure_lengths(translated, merge_values | show_values)

@@ -34,7 +34,15 @@ from appliance.core.i18n import gettext, gettext_noop, gettext_stored, ngettext,
 from appliance.core.limited_process import FairShares
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import RequestFailed
-from appliance.sending.messages import compose, languages, merge_tags, preview, shared_content, utm_links
+from appliance.sending.messages import (
+    compose,
+    languages,
+    merge_tags,
+    preview,
+    section_conditions,
+    shared_content,
+    utm_links,
+)
 from appliance.sending.messages.compose import PreparedMessage
 from appliance.settings import config
 from appliance.storage.database import run
@@ -292,7 +300,7 @@ def render_link_map(campaign: Campaign, links: list[LinkFigures]) -> str:
     content = shared_content.compile_shared(campaign.id).content
     template = merge.compile_template(_mark_links(content.html.source, figures), "html")
     return template.render(
-        _get_sample_values(campaign) | merge_tags.get_show_values(campaign.account_id, None, content.conditions)
+        _get_sample_values(campaign) | section_conditions.get_show_values(campaign.account_id, None, content.conditions)
     )
 
 

@@ -35,7 +35,7 @@ from appliance.content.templates.revisions import to_document
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.executable import read_task, run_child, send_to_parent
 from appliance.core.limited_process import FairShares
-from appliance.sending.messages import compose, languages, links, merge_tags, sms_rules
+from appliance.sending.messages import compose, languages, links, merge_tags, section_conditions, sms_rules
 from appliance.sending.messages.compose import CompiledMessage, SmsText
 from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.sms import segments
@@ -278,6 +278,8 @@ class RehearsalRun:
         self.campaign = campaign
         self._whole = whole  # the run that a variant after the first belongs to
         self.others = [] if whole is not None else _start_variants(campaign, starts_at, self)
+        self._until = time.monotonic() + MAX_SECONDS
+        self._conditions: section_conditions.ConditionCache | None = None
         self._failed_ids: set[int] = set()
         account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
         document = to_document(campaign.template)
@@ -310,19 +312,19 @@ class RehearsalRun:
         """Render the message for all recipients; SMS to more than `MAX_RENDERED` recipients only for a sample of them.
 
         Yields the result so far, the same object each time, at intervals of at least `_PROGRESS_SECONDS` and at the
-        end. Stops after `MAX_SECONDS`.
+        end. Stops `MAX_SECONDS` after the run was created.
         """
         contact_ids = audience.sample_recipients(self.campaign, audience.ALL)
         self.result.total = len(contact_ids)
         sample = array("q", contact_ids if self.sms is None else sample_evenly(contact_ids))
-        started = reported = time.monotonic()
+        reported = time.monotonic()
         for start in range(0, len(sample), _BATCH_SIZE):
             ids = sample[start : start + _BATCH_SIZE].tolist()
             self._render_batch(ids)
             for other in self.others:
                 other._render_batch(ids)
                 self._add_variant(other)
-            if time.monotonic() - started > MAX_SECONDS:
+            if time.monotonic() > self._until:
                 break
             if time.monotonic() - reported > _PROGRESS_SECONDS:
                 reported = time.monotonic()
@@ -361,16 +363,17 @@ class RehearsalRun:
         batch = contacts.fetch_by_ids(ids)
         # All languages have the same sections, so they have the same conditions too.
         conditions = next(iter(self.contents.values())).conditions if self.contents else {}
-        conditions_shown = merge_tags.evaluate_conditions(self.campaign.account_id, ids, conditions)
+        if self._conditions is None:
+            self._conditions = section_conditions.ConditionCache(self.campaign.account_id, conditions)
+        self._conditions.set_expected_contacts(ids)
         for contact in batch:
+            if time.monotonic() > self._until:
+                return
             self.result.done += 1
-            filled_in = {
-                **self.shared,
-                **merge_tags.get_contact_values(contact, None),
-                "show": conditions_shown.get(contact.id, {}),
-            }
+            filled_in = self.shared | merge_tags.get_contact_values(contact, None)
             language = self.get_language(contact.language)
             try:
+                filled_in |= self._conditions.get_values(contact.id)
                 problem = self._render(contact, filled_in, language)
             except MergeError as error:
                 problem = error.describe()

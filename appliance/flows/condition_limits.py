@@ -1,67 +1,32 @@
 """Limits on what the conditions of flows may cost, so that one flow does not hold up other flows and accounts.
 
-A condition may count the events of a contact, so its cost grows with what the account has recorded. The cost is counted
-in steps of SQLite's virtual machine. It is also counted in processor time of the thread, because a single step may read
-a long text. A busy machine changes neither. The figures are in docs/decisions.md#12.
+The cost is counted by `audience.segments.condition_budget`. The figures are in docs/decisions.md#12.
 """
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
-
-import apsw
 
 from appliance.accounts import audit
+from appliance.audience.segments.condition_budget import NOTHING, Cost, get_spent, limit_statement
 from appliance.core import clock, signals
-from appliance.core.errors import Invalid
-from appliance.core.i18n import gettext
 from appliance.events import log as events
 from appliance.events.log import NewEvent
-from appliance.storage.database import connection
 from appliance.storage.models import Flow
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 log = logging.getLogger("campanero.flows")
 
 
-class Cost(NamedTuple):
-    """A cost: `steps` of SQLite's virtual machine, and `seconds` of processor time."""
-
-    steps: int
-    seconds: float
-
-    def minus(self, other: "Cost") -> "Cost":
-        """Return what is left of this cost after another one."""
-        return Cost(self.steps - other.steps, self.seconds - other.seconds)
-
-    def plus(self, other: "Cost") -> "Cost":
-        """Return the sum of this cost and another one."""
-        return Cost(self.steps + other.steps, self.seconds + other.seconds)
-
-
-_NOTHING = Cost(0, 0.0)
 # For one flow, and for all flows of an account, in a batch of events. As a measure: five conditions on 200 events of
 # each contact, for 1,000 events of 1,000 contacts, cost 11,400,000 steps and less than half a second.
 MAX_FLOW = Cost(60_000_000, 5.0)
 MAX_ACCOUNT = Cost(120_000_000, 10.0)
 # For one statement in a write transaction, for which all requests wait: about a quarter of a second.
 MAX_WRITE = Cost(6_000_000, 0.25)
-# For the check of a segment in all contacts of an account, which has a thread of its own: about as long as a count.
-MAX_SEGMENT = Cost(500_000_000, 20.0)
 # What each statement may cost even if the account has used up its budget, so that simple flows are not paused for the
 # sake of a costly one.
 _MIN_STATEMENT = Cost(1_000_000, 0.05)
-# How many times a statement is interrupted at most to measure its cost, and the steps between two measurements.
-_MEASUREMENTS, _MAX_INTERVAL = 1_200, 50_000
-
-
-class ConditionsTooSlow(Invalid):
-    """The conditions of a flow cost more than they may."""
-
-    def __init__(self) -> None:
-        super().__init__({"filters": [gettext("takes too long to check: use fewer conditions on events")]})
 
 
 class Budget:
@@ -78,25 +43,18 @@ class Budget:
         The block must not write, because an interrupted write would roll back the whole transaction. The limit applies
         only to the database connection of this thread.
         """
-        limit = self._find_limit(flow_id)
-        meter = _Meter(limit)
-        db = connection()
-        db.set_progress_handler(meter.measure, meter.interval, id=meter)
+        spent = get_spent()
         try:
-            yield
-        except apsw.InterruptError:
-            if not meter.is_exceeded:
-                raise
-            raise ConditionsTooSlow from None
+            with limit_statement(self._find_limit(flow_id)):
+                yield
         finally:
-            db.set_progress_handler(None, id=meter)
-            self._used[flow_id] = self._used.get(flow_id, _NOTHING).plus(meter.cost())
+            self._used[flow_id] = self._used.get(flow_id, NOTHING).plus(get_spent().minus(spent))
 
     def _find_limit(self, flow_id: int) -> Cost:
-        total = _NOTHING
+        total = NOTHING
         for cost in self._used.values():
             total = total.plus(cost)
-        of_flow, of_account = self._single.minus(self._used.get(flow_id, _NOTHING)), self._total.minus(total)
+        of_flow, of_account = self._single.minus(self._used.get(flow_id, NOTHING)), self._total.minus(total)
         return Cost(
             max(min(of_flow.steps, of_account.steps), _MIN_STATEMENT.steps),
             max(min(of_flow.seconds, of_account.seconds), _MIN_STATEMENT.seconds),
@@ -142,23 +100,3 @@ def pause_slow_flow(flow_id: int) -> None:
     )  # fmt: skip
     log.warning("flows: paused, its conditions cost too much flow=%s account=%s", flow.id, flow.account_id)
     after_commit(lambda: signals.wake("flows"))
-
-
-class _Meter:
-    """The measured cost of a statement; `measure` is called each time it has made `interval` steps."""
-
-    def __init__(self, limit: Cost) -> None:
-        self.is_exceeded = False
-        self.interval = min(max(limit.steps // _MEASUREMENTS, 1_000), _MAX_INTERVAL)
-        self._limit, self._steps, self._started_at = limit, 0, time.thread_time()
-
-    def measure(self) -> bool:
-        """Return whether the statement must be interrupted, because it has cost more than it may."""
-        self._steps += self.interval
-        cost = self.cost()
-        self.is_exceeded = cost.steps > self._limit.steps or cost.seconds > self._limit.seconds
-        return self.is_exceeded
-
-    def cost(self) -> Cost:
-        """Return the cost so far."""
-        return Cost(self._steps, time.thread_time() - self._started_at)

@@ -15,12 +15,13 @@ import msgspec
 
 from appliance.audience.filters.fields import Binder
 from appliance.audience.segments import members
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import NewEvent
 from appliance.flows import triggers
-from appliance.flows.condition_limits import MAX_FLOW, Budget, ConditionsTooSlow, pause_slow_flow
+from appliance.flows.condition_limits import MAX_FLOW, Budget, pause_slow_flow
 from appliance.flows.triggers import DATE, TriggerSpec
 from appliance.settings import config
 from appliance.settings.config import parse_seconds

@@ -16,11 +16,12 @@ from itertools import groupby
 import apsw
 import msgspec
 
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.flows import entry_caps, run_ends, versions
-from appliance.flows.condition_limits import ConditionsTooSlow, pause_slow_flow
+from appliance.flows.condition_limits import pause_slow_flow
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import (
     NO_RULES,

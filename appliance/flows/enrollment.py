@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.audience import lists
 from appliance.audience.segments import members
 from appliance.audience.segments import store as segments
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
@@ -25,7 +26,7 @@ from appliance.core.validation import Id
 from appliance.events import log as events_log
 from appliance.events.log import NewEvent
 from appliance.flows import entry_caps, event_effects, event_waits, holdouts, run_ends, store, triggers
-from appliance.flows.condition_limits import Budget, ConditionsTooSlow, pause_slow_flow, write_budget
+from appliance.flows.condition_limits import Budget, pause_slow_flow, write_budget
 from appliance.flows.event_effects import Effect, EffectKind, Event
 from appliance.flows.holdouts import CONTROL_GROUP, NO_HOLDOUT, Holdout
 from appliance.flows.triggers import HELD_OUT, TriggerSpec

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.flows import event_waits, triggers
-from appliance.flows.condition_limits import Budget, ConditionsTooSlow
+from appliance.flows.condition_limits import Budget
 from appliance.flows.event_waits import EventWait
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.storage.database import rows

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.audience.filters.fields import Binder
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock, signals
 from appliance.core.errors import Unavailable
 from appliance.flows import triggers
-from appliance.flows.condition_limits import Budget, ConditionsTooSlow, pause_slow_flow, write_budget
+from appliance.flows.condition_limits import Budget, pause_slow_flow, write_budget
 from appliance.flows.triggers import EVENT_ALIAS, MACHINE_EVENT_SQL, EventCondition
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows, run, write_state

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock
 from appliance.events import log
 from appliance.flows import drafts, engine, enrollment, simulation_sandbox, versions
-from appliance.flows.condition_limits import ConditionsTooSlow
 from appliance.flows.replay_events import Feed, FeedItem, ItemKind
 from appliance.flows.simulation import activate_in_sandbox
 from appliance.flows.simulation_sandbox import SimulationSandbox

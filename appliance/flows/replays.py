@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock, crypto, signals
 from appliance.core.errors import Conflict, Faults, NotFound
 from appliance.core.executable import read_task, run_child, send_to_parent
@@ -25,7 +26,6 @@ from appliance.core.limited_process import FairShares
 from appliance.core.validation import EventName, When
 from appliance.events import log as event_log
 from appliance.flows import drafts, replay_result, store, triggers, versions
-from appliance.flows.condition_limits import ConditionsTooSlow
 from appliance.flows.document import Step, StepsWrite
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.replay_events import Feed, FeedRequest

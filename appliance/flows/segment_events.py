@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from appliance.audience.filters import compiler
 from appliance.audience.segments import members, store
+from appliance.audience.segments.condition_budget import MAX_SEGMENT, ConditionsTooSlow
 from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import NewEvent
-from appliance.flows.condition_limits import MAX_SEGMENT, Budget, ConditionsTooSlow, pause_slow_flow
+from appliance.flows.condition_limits import Budget, pause_slow_flow
 from appliance.flows.triggers import SEGMENT_EVENTS
 from appliance.storage import database, transactions
 from appliance.storage.database import connection, rows, run, scalar

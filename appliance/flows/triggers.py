@@ -15,12 +15,13 @@ from appliance.audience.contacts import write
 from appliance.audience.filters import compiler, fields
 from appliance.audience.filters.fields import Binder, Compiled, FilterPlace, Scope
 from appliance.audience.segments import members
+from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, Unavailable
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EventName, Id, read_partial, sent_fields
 from appliance.events import log as events_log
-from appliance.flows.condition_limits import Budget, ConditionsTooSlow
+from appliance.flows.condition_limits import Budget
 from appliance.flows.entry_caps import MAX_ENTRIES
 from appliance.sending.sms import keywords
 from appliance.settings import config

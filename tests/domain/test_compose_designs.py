@@ -9,7 +9,7 @@ import pytest
 from appliance.content.designs import render
 from appliance.content.designs.theme import Look
 from appliance.core.i18n import use_language
-from appliance.sending.messages import compose, merge_tags
+from appliance.sending.messages import compose, merge_tags, section_conditions
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.ledger import LedgerRow
@@ -173,7 +173,7 @@ def test_conditional_sections_follow_segment_filters(home: Home) -> None:
             assert wire.count(b"Only for Ann") == wire.count(b"Hello Ann") in (0, 2)
     finally:
         connection().set_exec_trace(None)
-    assert sum("c.id IN (" in sql for sql in statements) == 1
+    assert sum("json_each(:one_ids)" in sql for sql in statements) == 1
 
 
 def _read_ledger_row(message: Message) -> LedgerRow:
@@ -184,11 +184,13 @@ def test_invalid_conditions_hide_a_section(home: Home) -> None:
     """Invalid filters are false; without a contact every condition is true."""
     contact = home.contact("a@example.org", first_name="Ann")
     conditions = {"good": FOR_SOME["show_if"], "bad": [{"name": "no such", "predicate": "is", "value": 1}], "not": [7]}
-    assert merge_tags.get_show_values(home.account_id, contact.id, conditions) == {
+    assert section_conditions.get_show_values(home.account_id, contact.id, conditions) == {
         "show": {"good": True, "bad": False, "not": False}
     }
-    assert merge_tags.get_show_values(home.account_id, 999, conditions) == {"show": dict.fromkeys(conditions, False)}
-    assert merge_tags.get_show_values(home.account_id, None, conditions) == {
+    assert section_conditions.get_show_values(home.account_id, 999, conditions) == {
+        "show": dict.fromkeys(conditions, False)
+    }
+    assert section_conditions.get_show_values(home.account_id, None, conditions) == {
         "show": {"good": True, "bad": True, "not": True}
     }
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from appliance.audience.segments import store as segments
+from appliance.audience.segments.condition_budget import ConditionsTooSlow, Cost
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.flows import date_events, engine, enrollment, event_waits, segment_events, triggers
-from appliance.flows.condition_limits import MAX_FLOW, MAX_WRITE, Budget, ConditionsTooSlow, Cost
+from appliance.flows.condition_limits import MAX_FLOW, MAX_WRITE, Budget
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Flow

@@ -161,7 +161,7 @@ class CompiledMessage(NamedTuple):
     """A compiled email, which `fill` fills for each recipient, from any thread.
 
     `conditions` are the filters of sections that only some contacts see, by key. The merge variable `show.<key>` is
-    true if the contact matches (`merge_tags.get_show_values`).
+    true if the contact matches (`section_conditions.get_show_values`).
     """
 
     subject: CompiledTemplate

@@ -1,4 +1,4 @@
-"""Values of merge tags (contact, brand, account, conditions) as plain data, and their menu with examples."""
+"""Values of merge tags (contact, brand, account) as plain data, and their menu with examples."""
 
 import re
 import time
@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.audience.contacts import store as contacts
-from appliance.audience.segments import members
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.designs import merge
 from appliance.content.templates import store as templates
 from appliance.core import i18n
-from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext
 from appliance.storage.database import fetch_one as first
 from appliance.storage.database import rows
@@ -112,43 +110,6 @@ def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
             "links": brand.links or [],
         },
     }
-
-
-def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the values under `show` for a contact: {"show": {condition name: whether the contact meets it}}.
-
-    `conditions` are lists of filters by name. Without a contact, all conditions are met.
-    """
-    if contact_id is None:
-        return {"show": dict.fromkeys(conditions, True)}
-    return (
-        {"show": evaluate_conditions(account_id, [contact_id], conditions)[contact_id]} if conditions else {"show": {}}
-    )
-
-
-def evaluate_conditions(
-    account_id: int, contact_ids: Iterable[int], conditions: Mapping[str, list[Any]]
-) -> dict[int, dict[str, bool]]:
-    """Return which conditions each contact meets: {contact id: {condition name: whether it is met}}.
-
-    Each condition is evaluated in one SQL statement for all contacts, as a segment would be. No contact meets a
-    condition with invalid filters, because content for a few contacts must not be shown to all.
-    """
-    ids = [int(contact_id) for contact_id in contact_ids]
-    results: dict[int, dict[str, bool]] = {contact_id: dict.fromkeys(conditions, False) for contact_id in ids}
-    id_list = ",".join(map(str, ids))
-    for name, filters in conditions.items():
-        try:
-            condition = members.compile_condition(account_id, filters)
-        except Invalid:
-            continue
-        sql = (
-            f"SELECT c.id FROM contact c WHERE c.id IN ({id_list}) AND c.account_id = :one_account "
-            f"AND ({condition.sql})"
-        )
-        for row in rows(sql, {**condition.parameters, "one_account": account_id}):
-            results[row[0]][name] = True
-    return results
 
 
 # The menu of merge tags: groups with examples, and the share of contacts that lack a value.

@@ -26,6 +26,7 @@ from appliance.sending.messages import (
     ledger,
     links,
     merge_tags,
+    section_conditions,
     senders,
     shared_content,
     single_email,
@@ -39,7 +40,6 @@ from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.ledger import LedgerRow, OutgoingMessage
 from appliance.sending.messages.shared_content import (
-    ConditionCache,
     RunStart,
     SharedContent,
     SourceId,
@@ -392,7 +392,7 @@ class MessagePreparer:
         self,
         shared: SharedContent,
         row: LedgerRow,
-        conditions: ConditionCache | None = None,
+        conditions: section_conditions.ConditionCache | None = None,
     ) -> dict[str, Any]:
         """Return the values of the merge tags of one message.
 
@@ -411,7 +411,7 @@ class MessagePreparer:
         if conditions is not None:
             show_values = conditions.get_values(row.contact_id)
         else:
-            show_values = merge_tags.get_show_values(row.account_id, contact_id, shared.content.conditions)
+            show_values = section_conditions.get_show_values(row.account_id, contact_id, shared.content.conditions)
         values = {
             **shared.values,
             **recipient_values,

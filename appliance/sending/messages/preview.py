@@ -20,7 +20,7 @@ from appliance.content.templates.validation import Design
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, Id, LanguageTag, Line, Subject, Text
-from appliance.sending.messages import compose, languages, links, merge_tags
+from appliance.sending.messages import compose, languages, links, merge_tags, section_conditions
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, SmsPreview, SmsText
 from appliance.sending.sms import segments
 from appliance.storage.models import Account, Brand, Campaign, Contact
@@ -275,7 +275,7 @@ def measure_rendered_bytes(
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     choice = languages.choose_for_preview(fields, None, account.locale, language)
     content = compose.compile_message(languages.build_source(fields, brands.build_look(brand), account.locale, choice))
-    show_values = merge_tags.get_show_values(account_id, None, content.conditions)
+    show_values = section_conditions.get_show_values(account_id, None, content.conditions)
     # Only the texts that are shown need values; reading the merge tags of all languages takes as long as rendering.
     shown_fields = translations.translate_document(fields, choice.translation)
     values = {
@@ -360,7 +360,7 @@ def _render(
     }  # fmt: skip
     try:
         content = compose.tag_links(compose.compile_message(source), tagger)
-        show_values = merge_tags.get_show_values(
+        show_values = section_conditions.get_show_values(
             account_id, contact.id if contact is not None else None, content.conditions
         )
         return content, compose.fill(content, values | show_values)

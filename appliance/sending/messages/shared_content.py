@@ -15,10 +15,10 @@ from appliance.content.designs.theme import Look
 from appliance.content.designs.utm import LinkTagger
 from appliance.content.templates import revisions, translations
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
-from appliance.core import addresses, clock, recipient_texts
+from appliance.core import addresses, recipient_texts
 from appliance.core.i18n import gettext_noop
 from appliance.sending.delivery import mime
-from appliance.sending.messages import compose, languages, merge_tags, senders, utm_links
+from appliance.sending.messages import compose, languages, merge_tags, section_conditions, senders, utm_links
 from appliance.sending.messages.compose import CompiledMessage, MessageSource, Sender
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
@@ -71,49 +71,6 @@ def build_stored_source(
     source = compose.build_source(fields, look, content.language or account.locale, marketing, fields["text"])
     texts = recipient_texts.choose_language(content.language or contact_language, account.locale)
     return source._replace(texts=languages.get_other_texts(texts, source.locale))
-
-
-# Conditions are evaluated for many recipients in one statement, because one query for each recipient would be slow.
-
-# How long results are cached.
-_CONDITIONS_CACHE_SECONDS = 60.0
-
-
-class ConditionCache:
-    """The results of one campaign's or step's conditions for contacts, cached; only one thread may use it.
-
-    `conditions` are lists of filters by name.
-    """
-
-    def __init__(self, account_id: int, conditions: Mapping[str, list[Any]]) -> None:
-        self._account_id, self._conditions = account_id, conditions
-        self._known: dict[int, dict[str, bool]] = {}
-        self._expected: frozenset[int] = frozenset()
-        self._until = 0.0  # `clock.monotonic`
-
-    def set_expected_contacts(self, contact_ids: Iterable[int]) -> None:
-        """Set the contacts of the next calls of `get_values`, which are then evaluated together.
-
-        They replace the contacts set before.
-        """
-        self._expected = frozenset(contact_ids)
-
-    def get_values(self, contact_id: int | None) -> dict[str, Any]:
-        """Return the values under `show` for a contact: {"show": {condition name: whether the contact meets it}}.
-
-        Without a contact, all conditions are met. If the result is not cached, all expected contacts are evaluated
-        together with this one.
-        """
-        if contact_id is None or not self._conditions:
-            return merge_tags.get_show_values(self._account_id, None, self._conditions)
-        now = clock.monotonic()
-        if contact_id not in self._known or now >= self._until:
-            # The values of all others are as old, so they are replaced too.
-            self._known = merge_tags.evaluate_conditions(
-                self._account_id, {contact_id, *self._expected}, self._conditions
-            )
-            self._until = now + _CONDITIONS_CACHE_SECONDS
-        return {"show": self._known[contact_id]}
 
 
 _RUN_STARTS = "SELECT id, version, event_data FROM run WHERE id IN (SELECT value FROM json_each(?))"
@@ -179,7 +136,7 @@ class SharedContent(NamedTuple):
     headers: bytes
     address_kinds: frozenset[str]  # kinds of addresses that the content may show, other than the recipient's own
     link_names: frozenset[str]  # the links of a message (`LINK_NAMES`) that the content may show
-    conditions: ConditionCache | None = None
+    conditions: section_conditions.ConditionCache | None = None
     sample_contact_id: int | None = None  # of a test message: the contact whose values it shows
     is_marketing: bool = True
     # The settings of an SMS campaign when it went live. All other SMS use the account's current settings (None).
@@ -364,7 +321,7 @@ def compile_shared_sms(
         b"",
         get_address_kinds(content, "email"),
         LINK_NAMES,  # the opt-out hint may show them too
-        ConditionCache(account_id, {}),
+        None,
     )
 
 
@@ -396,7 +353,7 @@ def _build_shared(
         headers,
         get_address_kinds(content, "phone"),
         get_link_names(content),
-        ConditionCache(account_id, content.conditions),
+        section_conditions.ConditionCache(account_id, content.conditions),
     )
 
 
