@@ -1,19 +1,12 @@
-"""Contact lists: static lists with stored members, and mirrors, whose members follow a segment.
-
-Soon after contacts change, a mirror is compared with its segment, and the difference is written in small batches.
-"""
+"""Contact lists: static lists with stored members, and mirrors, whose members follow a segment (`mirrors`)."""
 
 import json
-import threading
-import time
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
 from appliance.accounts.audit import Actor
-from appliance.audience.filters import compiler
-from appliance.audience.segments import members
 from appliance.audience.segments import store as segments
 from appliance.core import clock, signals
 from appliance.core.cache import CostAwareCache
@@ -22,8 +15,6 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Id, Name, PageQuery, Short, default
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.storage import database as storage_sql
-from appliance.storage import transactions
 from appliance.storage.database import (
     Page,
     connection,
@@ -32,7 +23,6 @@ from appliance.storage.database import (
     normalize_name,
     paginate,
     rows,
-    run,
     scalar,
 )
 from appliance.storage.models import ContactList, Segment
@@ -187,7 +177,7 @@ def create(account_id: int, request: ListCreate) -> ContactList:
         stale=isinstance(request.segment_id, int),
     )  # fmt: skip
     if contact_list.stale:
-        after_commit(lambda: signals.wake("segments"))
+        after_commit(lambda: signals.wake("mirrors"))
     if request.contact_ids is not UNSET and request.contact_ids:
         add_members(account_id, contact_list.id, request.contact_ids)
     return get(account_id, contact_list.id)
@@ -227,7 +217,7 @@ def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, 
     contact_list.segment_id, contact_list.stale = segment_id, segment_id is not None
     if segment_id is not None:
         segments.revoke_approvals(contact_list.account_id, "list", contact_list.id, by)
-        after_commit(lambda: signals.wake("segments"))
+        after_commit(lambda: signals.wake("mirrors"))
     else:
         contact_list.last_populated_at = None
 
@@ -429,145 +419,3 @@ def _measure_growth(account_id: int, limit: int, days: int) -> list[Growth]:
         joined[-1] += sum(count for day, count in joined_by_day.items() if day >= days)
         growths.append(Growth(number, name, size, tuple(joined), since))
     return growths
-
-
-# The pause before a stale mirror is populated again is `_SHARE` times the duration of the last refresh, but at least
-# `_SOON` and at most `_LATEST` seconds.
-_SOON, _SHARE, _LATEST = 1.0, 10, 45.0
-
-
-class _Refresh(NamedTuple):
-    at: float
-    took: float
-    version: int
-
-
-_last_refreshes: dict[int, _Refresh] = {}
-# The mirrors to populate by id, each with the data version (`PRAGMA data_version`) that the check saw. Versions can be
-# compared only on the same connection.
-_pending: dict[int, int] = {}
-_refresh_lock = threading.Lock()
-
-
-def has_stale_mirrors() -> bool:
-    """Select the mirrors that should be populated now, for `refresh_stale_mirrors`; return whether there are any.
-
-    Call it always from the same thread (a job does so once a second), because data versions differ between connections.
-    """
-    for mirror in ContactList.select().where(ContactList.segment.is_null(False)).order_by(ContactList.id):
-        version = storage_sql.data_version()
-        if mirror.id not in _pending and _needs_refresh(mirror, version):
-            _pending[mirror.id] = version
-    return bool(_pending)
-
-
-def refresh_stale_mirrors() -> None:
-    """Populate the mirrors that `has_stale_mirrors` selected; return at once if another thread is populating them."""
-    if not _refresh_lock.acquire(blocking=False):
-        return
-    try:
-        for list_id, version in list(_pending.items()):
-            started = time.monotonic()
-            try:
-                refresh_mirror(list_id)
-            finally:
-                _last_refreshes[list_id] = _Refresh(time.monotonic(), time.monotonic() - started, version)
-                _pending.pop(list_id, None)
-    finally:
-        _refresh_lock.release()
-
-
-def _needs_refresh(mirror: ContactList, version: int) -> bool:
-    last_refresh = _last_refreshes.get(mirror.id)
-    if last_refresh is None:
-        return True
-    passed = time.monotonic() - last_refresh.at
-    if set_staleness(mirror).stale:
-        return passed > min(max(_SOON, last_refresh.took * _SHARE), _LATEST)
-    # Some changes set no timestamp and record no event. With relative time windows, members change without any write.
-    return passed > _LATEST and (last_refresh.version != version or _depends_on_time(mirror.account_id))
-
-
-def _depends_on_time(account_id: int) -> bool:
-    return bool(rows("SELECT 1 FROM segment WHERE account_id = ? AND filters LIKE '%within_days%' LIMIT 1",
-                     (account_id,)))  # fmt: skip
-
-
-def refresh_mirror(list_id: int) -> None:
-    """Make the members of a mirror equal to its segment, in write transactions of up to `_CHUNK` contacts.
-
-    Contacts who have left the list are not added. Call it outside of a write transaction.
-    """
-    mirror = ContactList.get_or_none(ContactList.id == list_id)
-    if mirror is None or mirror.segment_id is None:
-        return
-    stale = set_staleness(mirror).stale
-    now, event_id = clock.now_ms(), int(scalar("SELECT max(id) FROM event") or 0)
-    changed_at = _segments_changed_at(mirror.account_id)
-    joining, leaving = _find_difference(mirror)
-    for ids, verb in ((joining, _add_mirrored), (leaving, _remove_mirrored)):
-        for start in range(0, len(ids), _CHUNK):
-            transactions.write(verb, list_id, mirror.segment_id, ids[start : start + _CHUNK])
-    if stale or joining or leaving or mirror.last_populated_at is None:
-        transactions.write(_mark_populated, mirror, now, event_id, changed_at)
-
-
-def _segments_changed_at(account_id: int) -> int:
-    return int(scalar("SELECT max(updated_at) FROM segment WHERE account_id = ?", (account_id,)) or 0)
-
-
-def _find_difference(mirror: ContactList) -> tuple[list[int], list[int]]:
-    scope = members.build_scope(mirror.account_id)
-    nodes = compiler.parse_filters(Segment.get_by_id(mirror.segment_id).filters, scope)
-    selection = members.select_members(mirror.account_id, nodes, scope)
-    joining = rows(
-        f"SELECT c.id {selection.sql} "
-        "AND NOT EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = :list AND m.contact_id = c.id) "
-        "AND NOT EXISTS (SELECT 1 FROM list_opt_out r WHERE r.contact_list_id = :list AND r.contact_id = c.id)",
-        {**selection.parameters, "list": mirror.id},
-    )
-    exact = compiler.compile_filters(nodes, scope)
-    leaving = rows(
-        f"SELECT m.contact_id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
-        f"WHERE m.contact_list_id = :list AND ({exact.sql}) IS NOT TRUE",
-        {**exact.parameters, "list": mirror.id},
-    )
-    return [row[0] for row in joining], [row[0] for row in leaving]
-
-
-def _add_mirrored(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
-    # A contact may have been deleted since the difference was computed.
-    _change_mirror(
-        list_id, segment_id, 1,
-        "INSERT INTO membership SELECT :list, c.id, :now FROM contact c "
-        "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING",
-        {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()},
-    )  # fmt: skip
-
-
-def _remove_mirrored(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
-    _change_mirror(
-        list_id, segment_id, -1,
-        "DELETE FROM membership WHERE contact_list_id = :list AND contact_id IN (SELECT value FROM json_each(:ids))",
-        {"list": list_id, "ids": json.dumps(contact_ids)},
-    )  # fmt: skip
-
-
-def _change_mirror(list_id: int, segment_id: int, sign: int, sql: str, parameters: dict[str, object]) -> None:
-    require_write_transaction()
-    # The list may have become static, or got another segment, since the difference was computed.
-    if scalar("SELECT segment_id FROM contact_list WHERE id = ?", (list_id,)) != segment_id:
-        return
-    number = run(sql, parameters)
-    connection().execute(
-        "UPDATE contact_list SET contacts_count = contacts_count + ? WHERE id = ?", (sign * number, list_id)
-    )
-
-
-def _mark_populated(mirror: ContactList, now: int, event_id: int, changed_at: int) -> None:
-    require_write_transaction()
-    still_stale = _segments_changed_at(mirror.account_id) != changed_at
-    connection().execute(
-        "UPDATE contact_list SET stale = ?, last_populated_at = ?, seen_event_id = ? WHERE id = ? AND segment_id = ?",
-        (still_stale, now, event_id, mirror.id, mirror.segment_id),
-    )

@@ -18,7 +18,7 @@ from huey.consumer import Consumer
 from huey.storage import MemoryStorage
 
 from appliance.accounts import access, settings
-from appliance.audience import bulk_actions, lists, suppressions
+from appliance.audience import bulk_actions, mirrors, suppressions
 from appliance.audience.segments import query_plan
 from appliance.campaigns import audience_snapshot, experiment, links, preflight, rehearsal, send, states
 from appliance.campaigns.audience_snapshot import BatchRunner
@@ -147,6 +147,7 @@ class Jobs:
         jobs_by_name = {
             "outbox": self.send_due_email, "campaigns": self.advance_campaigns, "imports": self.importer.run,
             "segments": refresh_segments, "cleanup": self.delete_expired, "preflights": self.run_preflights,
+            "mirrors": mirrors.refresh_ordinary_mirrors, "slow_mirrors": mirrors.refresh_slow_mirrors,
             "audiences": self.audience_runner.run, "domains": self.check_domains, "hits": self.hit_judge.run,
             "flows": self.advance_flows, "webhooks": self.webhook_worker.run, "quiet_hours": self.recheck_quiet_hours,
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
@@ -466,8 +467,13 @@ class Jobs:
             signals.wake("cleanup")
         if store.has_due_checks():
             signals.wake("domains")
-        if segment_events.is_segment_check_due() | lists.has_stale_mirrors():
+        if segment_events.is_segment_check_due():
             signals.wake("segments")
+        has_ordinary_mirrors, has_slow_mirrors = mirrors.find_stale_mirrors()
+        if has_ordinary_mirrors:
+            signals.wake("mirrors")
+        if has_slow_mirrors:
+            signals.wake("slow_mirrors")
         if hits.has_due_hits():
             signals.wake("hits")
         if any(
@@ -494,18 +500,17 @@ class Jobs:
 
 
 def refresh_segments() -> None:
-    """Record who entered or left segments, refresh the lists that mirror segments, and maintain the filter indexes."""
+    """Record who entered or left segments, and maintain the filter indexes."""
     segment_events.check_segments()
-    lists.refresh_stale_mirrors()
     query_plan.maintain_indexes()
 
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, starts of campaigns, link checks
-# and a replay may each occupy a thread for a long time, and preflights several. The remaining two threads run all other
-# jobs.
-_WORKERS = 12 + rehearsal.MAX_CONCURRENT
+# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, starts of campaigns, link checks,
+# a replay, segments, mirrors and slow mirrors may each occupy a thread for a long time, and preflights several. The
+# remaining two threads run all other jobs.
+_WORKERS = 15 + rehearsal.MAX_CONCURRENT
 
 
 # A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.

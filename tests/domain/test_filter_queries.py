@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from appliance.audience import lists
+from appliance.audience import lists, mirrors
 from appliance.audience.lists import ListCreate
 from appliance.audience.segments import explain, query_plan, store
 from appliance.audience.segments import members as segment_members
@@ -131,14 +131,14 @@ def test_a_mirror_list_follows_its_segment(many_contacts: Home) -> None:
         lists.create, many_contacts.account_id, ListCreate(name="Mirror", segment_id=segment.id)
     )
     transactions.write(run, "INSERT INTO list_opt_out VALUES (?, 3, 0)", (mirror.id,))
-    lists.refresh_mirror(mirror.id)
+    mirrors.refresh_mirror(mirror.id)
     mirror_row = lists.get(many_contacts.account_id, mirror.id)
     assert (mirror_row.contacts_count, mirror_row.stale) == (CONTACT_COUNT // 2 - 1, False)
     transactions.write(
         store.update, many_contacts.account_id, segment.id, SegmentPatch(filters=[{**half[0], "value": 0}])
     )
     assert lists.get(many_contacts.account_id, mirror.id).stale
-    lists.refresh_mirror(mirror.id)
+    mirrors.refresh_mirror(mirror.id)
     mirror_members = rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (mirror.id,))
     assert [row[0] for row in mirror_members] == list(range(2, CONTACT_COUNT + 1, 2))
     assert lists.get(many_contacts.account_id, mirror.id).contacts_count == len(mirror_members)

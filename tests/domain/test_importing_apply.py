@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.audience import lists
+from appliance.audience import lists, mirrors
 from appliance.audience.contacts import removal
 from appliance.audience.lists import ListCreate
 from appliance.audience.segments import store as segments
@@ -116,7 +116,7 @@ def test_undo_ignores_mirrors_and_skipped_messages(home: Home) -> None:
     fair_list = home.list_of(name="Fair")
     text = "email,status\n" + "".join(f"m{number}@example.org,\n" for number in range(60)) + "skipped@example.org,out\n"
     job = apply_import(home, create_checked_import(home, text, list_ids=[fair_list.id]).id, list_ids=[fair_list.id])
-    lists.refresh_mirror(mirror.id)
+    mirrors.refresh_mirror(mirror.id)
     assert lists.get(home.account_id, mirror.id).contacts_count == 62
     skipped = Channel.get(Channel.key == "skipped@example.org").contact_id
     body = {"to": "skipped@example.org", "subject": "Hi", "body": "<p>x</p>"}

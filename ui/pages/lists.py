@@ -7,7 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.audience import lists
+from appliance.audience import lists, mirrors
 from appliance.audience.contacts import store
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
@@ -311,7 +311,7 @@ async def _render_list(
     segment = await fetch(_find_segment, visit.account_id, row.segment_id)
     return tables.render_table(
         request, "lists/show.html", table, status, row=row, sendable=sendable, form=form or Form(), lists=all_lists,
-        segment=segment, is_view=row.segment_id is not None,
+        segment=segment, is_view=row.segment_id is not None, is_postponed=mirrors.is_postponed(list_id),
     )  # fmt: skip
 
 
