@@ -24,6 +24,11 @@ MAX_FLOW = Cost(60_000_000, 5.0)
 MAX_ACCOUNT = Cost(120_000_000, 10.0)
 # For one statement in a write transaction, for which all requests wait: about a quarter of a second.
 MAX_WRITE = Cost(6_000_000, 0.25)
+# The part of `MAX_WRITE` that each of ten runs may cost together: a contact who costs more alone is counted as costly,
+# once the ten have cost too much.
+MAX_SHARE = Cost(MAX_WRITE.steps // 10, MAX_WRITE.seconds / 10)
+# How many contacts may be costly in a flow, and in which time, until the flow is paused instead of their runs ended.
+MAX_COSTLY_CONTACTS, _COSTLY_SECONDS = 10, 3600.0
 # What each statement may cost even if the account has used up its budget, so that simple flows are not paused for the
 # sake of a costly one.
 _MIN_STATEMENT = Cost(1_000_000, 0.05)
@@ -32,32 +37,42 @@ _MIN_STATEMENT = Cost(1_000_000, 0.05)
 class Budget:
     """What the conditions of an account's flows may cost together, and those of one flow alone."""
 
-    def __init__(self, total: Cost = MAX_ACCOUNT, single: Cost = MAX_FLOW) -> None:
-        self._total, self._single = total, single
+    def __init__(self, total: Cost | None = None, single: Cost | None = None) -> None:
+        self._total, self._single = total or MAX_ACCOUNT, single or MAX_FLOW
         self._used: dict[int, Cost] = {}  # by flow id
 
     @contextmanager
-    def charge(self, flow_id: int) -> Iterator[None]:
+    def charge(self, flow_id: int, part: int = 1) -> Iterator[None]:
         """Charge the SQL statement in the `with` block to a flow; raise ConditionsTooSlow if it costs too much.
 
-        The block must not write, because an interrupted write would roll back the whole transaction. The limit applies
-        only to the database connection of this thread.
+        With `part`, it may cost at most that part of what a flow may: 2 for a half of it. The block must not write,
+        because an interrupted write would roll back the whole transaction. The limit applies only to the database
+        connection of this thread.
         """
         spent = get_spent()
         try:
-            with limit_statement(self._find_limit(flow_id)):
+            with limit_statement(self._find_limit(flow_id, part)):
                 yield
         finally:
             self._used[flow_id] = self._used.get(flow_id, NOTHING).plus(get_spent().minus(spent))
 
-    def _find_limit(self, flow_id: int) -> Cost:
+    def is_used_up(self, flow_id: int) -> bool:
+        """Return whether the flow, or the account, has used what it may cost."""
+        left = self._find_rest(flow_id)
+        return left.steps <= 0 or left.seconds <= 0
+
+    def _find_rest(self, flow_id: int) -> Cost:
         total = NOTHING
         for cost in self._used.values():
             total = total.plus(cost)
         of_flow, of_account = self._single.minus(self._used.get(flow_id, NOTHING)), self._total.minus(total)
+        return Cost(min(of_flow.steps, of_account.steps), min(of_flow.seconds, of_account.seconds))
+
+    def _find_limit(self, flow_id: int, part: int) -> Cost:
+        left = self._find_rest(flow_id)
         return Cost(
-            max(min(of_flow.steps, of_account.steps), _MIN_STATEMENT.steps),
-            max(min(of_flow.seconds, of_account.seconds), _MIN_STATEMENT.seconds),
+            max(min(left.steps, self._single.steps // part), _MIN_STATEMENT.steps),
+            max(min(left.seconds, self._single.seconds / part), _MIN_STATEMENT.seconds),
         )
 
 
@@ -71,6 +86,33 @@ def limit_write() -> Iterator[None]:
     """Limit one SQL statement in a write transaction to `MAX_WRITE`; raises ConditionsTooSlow, as `Budget.charge`."""
     with write_budget().charge(0):
         yield
+
+
+def has_spent_share(before: Cost) -> bool:
+    """Return whether the conditions that this thread checked since `get_spent` was `before` cost more than a share."""
+    return get_spent().minus(before).exceeds(MAX_SHARE)
+
+
+# The reason of a run that ended, or did not start, because the conditions cost too much for its contact alone.
+TOO_COSTLY = "too_costly"
+# By flow id: its costly contacts, and when they were found (`clock.monotonic`).
+_costly_contacts: dict[int, dict[int, float]] = {}
+
+
+def count_costly_contact(flow_id: int, contact_id: int) -> None:
+    """Count a contact for whom the conditions of a flow cost too much; pause the flow if many are.
+
+    One contact with a long history does not stop the flow of all others, but the flow must not check many of them.
+    """
+    require_write_transaction()
+    now = clock.monotonic()
+    known = _costly_contacts.pop(flow_id, {})
+    recent = {number: at for number, at in known.items() if now - at < _COSTLY_SECONDS} | {contact_id: now}
+    log.warning("flows: conditions cost too much flow=%s contact=%s", flow_id, contact_id)
+    if len(recent) >= MAX_COSTLY_CONTACTS:
+        pause_slow_flow(flow_id)
+    else:
+        _costly_contacts[flow_id] = recent
 
 
 # The `pause_reason` of a flow that `pause_slow_flow` paused.

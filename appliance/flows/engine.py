@@ -16,12 +16,12 @@ from itertools import groupby
 import apsw
 import msgspec
 
-from appliance.audience.segments.condition_budget import ConditionsTooSlow
+from appliance.audience.segments.condition_budget import ConditionsTooSlow, get_spent
 from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.flows import entry_caps, run_ends, versions
-from appliance.flows.condition_limits import pause_slow_flow
+from appliance.flows.condition_limits import TOO_COSTLY, count_costly_contact, has_spent_share
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import (
     NO_RULES,
@@ -59,11 +59,14 @@ _SET_LAST_STEP = "UPDATE run SET action_id = ? WHERE id = ?"
 class StepExecutor:
     """The execution of runs of one version of a flow, until each waits or has ended.
 
-    Call `execute` once, then `save` in the same transaction.
+    Call `execute` once, then `save` in the same transaction. With `ends_costly`, a run that is alone at a step ends if
+    the conditions of the step cost too much for it.
     """
 
-    def __init__(self, plan: Plan, context: StepContext, observer: StepObserver | None = None) -> None:
-        self._plan, self._context, self._observer = plan, context, observer
+    def __init__(
+        self, plan: Plan, context: StepContext, observer: StepObserver | None = None, ends_costly: bool = False
+    ) -> None:
+        self._plan, self._context, self._observer, self._ends_costly = plan, context, observer, ends_costly
         self._pending: dict[int, list[ActiveRun]] = {}  # by step id: runs to execute now
         self._closed_visits: list[tuple[object, ...]] = []
         self._left_visits: list[tuple[object, ...]] = []
@@ -171,6 +174,9 @@ class StepExecutor:
                     try:
                         results += self._execute_part(node, part, until)
                     except ConditionsTooSlow:
+                        if self._ends_costly and len(part) == 1:
+                            results.append((part[0], leave(TOO_COSTLY)))
+                            continue
                         if len(part) <= _MIN_BATCH_SIZE:
                             raise
                         results += self._execute_small_parts(node, part, until)
@@ -237,7 +243,7 @@ def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[S
                 raise RuntimeError(f"{len(results)} results for {len(runs)} runs")
             return results
     except ConditionsTooSlow:
-        raise  # The flow is paused, and its runs stay where they are.
+        raise  # The transaction is rolled back, and its runs advance one at a time.
     except Exception as error:
         if to_storage_error(error) is not None or not connection().in_transaction:
             raise  # The storage failed, not a run, so the whole transaction must be repeated.
@@ -268,6 +274,8 @@ _TARGET_SECONDS = 0.012
 _MAX_SECONDS = 0.02
 _MIN_BATCH_SIZE, _FIRST_BATCH_SIZE, _MAX_BATCH_SIZE = 10, 50, 500
 _MAX_KNOWN_FLOWS = 1_000
+# How long the flows of one account have the thread before the flows of others have their turn.
+_MAX_ACCOUNT_SECONDS = 0.5
 _SELECT_ACTIVE_FLOWS = (
     "SELECT id, account_id, name, drop_before FROM flow WHERE {where} AND status = 'active' AND deleted_at IS NULL"
 )
@@ -305,36 +313,75 @@ class _BatchSizes:
 
 
 _batch_sizes = _BatchSizes()
+# By flow id: when its runs were last advanced (`time.monotonic`).
+_last_turns: dict[int, float] = {}
 
 
 def advance_due_runs() -> bool:
     """Advance one batch of due runs of each flow; return whether any flow had due runs.
 
-    A flow that fails is logged and tried again by the next call; one whose conditions cost too much is paused, before
-    its runs have moved. Raises Unavailable if the database cannot be written.
+    A flow that fails is logged and tried again by the next call. Of one whose conditions cost too much for a few runs,
+    the runs advance one at a time. An account whose flows have taken `_MAX_ACCOUNT_SECONDS` has its next turn in the
+    next call, with its other flows first. Raises Unavailable if the database cannot be written.
     """
     has_advanced = False
-    for flow_id in list_due_flows():
+    used: Counter[int] = Counter()  # microseconds by account
+    due_flows = list_due_flows()
+    for flow_id, account_id in sorted(due_flows, key=lambda flow: (_last_turns.get(flow[0], 0.0), flow[0])):
+        if used[account_id] > _MAX_ACCOUNT_SECONDS * 1e6:
+            has_advanced = True
+            continue
+        started_at = _last_turns[flow_id] = time.monotonic()
         try:
-            run_count, seconds = transactions.write(advance_flow, flow_id, _batch_sizes.get(flow_id))
+            has_advanced |= _advance_due_runs_of(flow_id)
         except Unavailable:
             raise
-        except ConditionsTooSlow:
-            transactions.write(pause_slow_flow, flow_id)
-            continue
         except Exception:
             # The transaction was rolled back. Other flows continue; the next call tries this one again.
             log.exception("flows: advancing runs failed flow=%s", flow_id)
-            continue
-        _batch_sizes.record(flow_id, run_count, seconds)
-        has_advanced = True
+        used[account_id] += round((time.monotonic() - started_at) * 1e6)
+    if len(_last_turns) > _MAX_KNOWN_FLOWS + len(due_flows):
+        _last_turns.clear()
     return has_advanced
 
 
-def list_due_flows() -> list[int]:
-    """Return the ids of the active flows that have due runs."""
+def _advance_due_runs_of(flow_id: int) -> bool:
+    try:
+        run_count, seconds = transactions.write(advance_flow, flow_id, _batch_sizes.get(flow_id))
+    except ConditionsTooSlow:
+        # The transaction was rolled back. As many runs as cost too much together at last advance alone.
+        until = time.monotonic() + _MAX_ACCOUNT_SECONDS
+        for index in range(_MIN_BATCH_SIZE):
+            if (index and time.monotonic() > until) or not transactions.write(_advance_single, flow_id):
+                break
+        return True
+    _batch_sizes.record(flow_id, run_count, seconds)
+    return True
+
+
+def _advance_single(flow_id: int) -> bool:
+    """Advance the first due run of a flow; return whether another one may follow.
+
+    The run ends if the conditions of a step cost too much for it. A contact who costs more than a share of the limit is
+    counted, which may pause the flow.
+    """
+    require_write_transaction()
+    spent, now = get_spent(), clock.now_ms()
+    flow = fetch_one(_SELECT_ACTIVE_FLOWS.format(where="id = ?"), (flow_id,))
+    due = fetch_one(_SELECT_DUE_RUNS, (flow_id, now, 1))
+    if flow is None or due is None:
+        return False
+    run_count, _ = advance_flow(flow_id, 1, ends_costly=True)
+    contact_id = ActiveRun(*due).contact_id
+    if contact_id is not None and has_spent_share(spent):
+        count_costly_contact(flow_id, contact_id)
+    return bool(run_count)
+
+
+def list_due_flows() -> list[tuple[int, int]]:
+    """Return (id, account id) of the active flows that have due runs."""
     return [
-        row[0] for row in rows(_SELECT_ACTIVE_FLOWS.format(where=f"hidden = 0 AND {_HAS_DUE_RUN}"), (clock.now_ms(),))
+        row[:2] for row in rows(_SELECT_ACTIVE_FLOWS.format(where=f"hidden = 0 AND {_HAS_DUE_RUN}"), (clock.now_ms(),))
     ]
 
 
@@ -345,9 +392,10 @@ def is_due() -> bool:
     )
 
 
-def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
+def advance_flow(flow_id: int, limit: int, ends_costly: bool = False) -> tuple[int, float]:
     """Advance up to `limit` due runs of a flow; return (number of runs, seconds that it took).
 
+    `ends_costly` is as in `StepExecutor`.
     Runs that were due before `drop_before` of the flow are ended instead, and runs for which the limit of entries an
     hour has no place are put off. Returns (0, 0.0) if the flow is not active.
     """
@@ -362,7 +410,7 @@ def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
     run_ends.end_runs(late, "exited", "overdue_on_resume", now)
     gate = entry_caps.EntryGate(flow_id, now)
     on_time = gate.admit([run for run in runs if run.due_at >= drop_before])
-    _execute_runs(on_time, flow[2], now, None, started + _MAX_SECONDS)
+    _execute_runs(on_time, flow[2], now, None, started + _MAX_SECONDS, ends_costly=ends_costly)
     gate.save()
     return len(runs), time.perf_counter() - started
 
@@ -385,6 +433,7 @@ def _execute_runs(
     until: float | None,
     plan: Plan | None = None,
     rules: SimulationRules = NO_RULES,
+    ends_costly: bool = False,
 ) -> None:
     by_version: dict[int, list[ActiveRun]] = {}
     unreadable = [run.id for run in runs if not _decode_event_data(run)]
@@ -398,7 +447,7 @@ def _execute_runs(
         context = StepContext(
             first.account_id, first.flow_id, flow_name, version, now, Counter(), version_plan.repeats, rules
         )
-        executor = StepExecutor(version_plan, context, observer)
+        executor = StepExecutor(version_plan, context, observer, ends_costly)
         executor.execute(version_runs, until)
         executor.save()
 

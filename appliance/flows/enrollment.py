@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.audience import lists
 from appliance.audience.segments import members
 from appliance.audience.segments import store as segments
-from appliance.audience.segments.condition_budget import ConditionsTooSlow
+from appliance.audience.segments.condition_budget import ConditionsTooSlow, get_spent
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
@@ -26,7 +26,14 @@ from appliance.core.validation import Id
 from appliance.events import log as events_log
 from appliance.events.log import NewEvent
 from appliance.flows import entry_caps, event_effects, event_waits, holdouts, run_ends, store, triggers
-from appliance.flows.condition_limits import Budget, pause_slow_flow, write_budget
+from appliance.flows.condition_limits import (
+    TOO_COSTLY,
+    Budget,
+    count_costly_contact,
+    has_spent_share,
+    pause_slow_flow,
+    write_budget,
+)
 from appliance.flows.event_effects import Effect, EffectKind, Event
 from appliance.flows.holdouts import CONTROL_GROUP, NO_HOLDOUT, Holdout
 from appliance.flows.triggers import HELD_OUT, TriggerSpec
@@ -273,7 +280,11 @@ def process_events() -> bool:
     ):
         return False
     for batch, batch_end in _split_into_batches(effects, new_cursor):
-        if not transactions.write(_apply_batch, cursor, batch_end, batch):
+        try:
+            is_applied = transactions.write(_apply_batch, cursor, batch_end, batch)
+        except ConditionsTooSlow:
+            is_applied = _apply_one_by_one(cursor, batch_end, batch)
+        if not is_applied:
             return True  # Another thread moved the cursor; the next call starts from there.
         cursor = batch_end
     _mark_cursor_written()
@@ -303,10 +314,25 @@ def _split_into_batches(effects: Sequence[Effect], new_cursor: int) -> Iterator[
     yield batch, new_cursor
 
 
-def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[Effect]) -> bool:
+def _apply_one_by_one(cursor: int, new_cursor: int, effects: Sequence[Effect]) -> bool:
+    """Apply the effects of each event in a transaction of its own, after they cost too much for all together.
+
+    Arguments and result are as in `_apply_batch`.
+    """
+    groups = [list(group) for _, group in groupby(effects, key=lambda effect: effect.event.id)]
+    for index, group in enumerate(groups):
+        end = new_cursor if index == len(groups) - 1 else group[-1].event.id
+        if not transactions.write(_apply_batch, cursor, end, group, True):
+            return False
+        cursor = end
+    return True
+
+
+def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[Effect], is_single: bool = False) -> bool:
     """Apply effects and move the cursor to `new_cursor`.
 
-    Return False, and do nothing, if the cursor is no longer at the event `cursor`.
+    Return False, and do nothing, if the cursor is no longer at the event `cursor`. Raises ConditionsTooSlow if they
+    cost too much for several contacts together; with `is_single`, all are of one event, whose contact is set aside.
     """
     require_write_transaction()
     if get_cursor() != cursor:
@@ -321,7 +347,7 @@ def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[Effect]) -> boo
     ):
         for kind, group_effects in groupby(group, key=lambda effect: effect.kind):
             kind_events = [effect.event for effect in group_effects]
-            _apply_isolated(_APPLY_EFFECTS[kind], flow_id, kind_events, budgets[kind_events[0].account_id])
+            _apply_isolated(_APPLY_EFFECTS[kind], flow_id, kind_events, budgets[kind_events[0].account_id], is_single)
     return True
 
 
@@ -342,24 +368,31 @@ def _refresh_contacts(effects: Sequence[Effect]) -> list[Effect]:
     ]
 
 
-def _apply_isolated(apply: "_ApplyEffects", flow_id: int, events: Sequence[Event], budget: Budget) -> None:
+def _apply_isolated(
+    apply: "_ApplyEffects", flow_id: int, events: Sequence[Event], budget: Budget, is_single: bool
+) -> None:
     """Apply effects on one flow in a savepoint; log an error, so that it does not block other flows.
 
-    If its conditions cost more than the budget allows, the flow is paused instead. Raises storage errors.
+    If its conditions cost more than the budget allows, raises ConditionsTooSlow; with `is_single`, the runs of the
+    contact that wait for the event end instead. Raises storage errors.
     """
-    db = connection()
+    db, spent = connection(), get_spent()
     db.execute("SAVEPOINT enrollment")
     try:
         apply(flow_id, events, budget)
     except ConditionsTooSlow:
+        if not is_single:
+            raise
         db.execute("ROLLBACK TO enrollment")
-        pause_slow_flow(flow_id)
+        event_waits.end_costly_runs(flow_id, events[0].contact_id, events[0].event)
     except Exception as error:
         if to_storage_error(error) is not None:
             raise
         db.execute("ROLLBACK TO enrollment")
         log.exception("flows: applying events failed flow=%s events=%s", flow_id, len(events))
     db.execute("RELEASE enrollment")
+    if is_single and has_spent_share(spent):
+        count_costly_contact(flow_id, events[0].contact_id)
 
 
 def get_open_flow(flow_id: int) -> OpenFlow | None:
@@ -428,9 +461,33 @@ def _end_waits(flow_id: int, events: Sequence[Event], budget: Budget) -> None:
     event_waits.end_waits(flow_id, [event.id for event in events], budget)
 
 
+def _refuse_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:
+    """Record that an event of a contact started no run, because the conditions of the trigger cost too much."""
+    flow, now = get_open_flow(flow_id), clock.now_ms()
+    if flow is None:
+        return
+    newest = {event.contact_id: event for event in events}
+    common = (flow.account_id, flow.flow_id, flow.version)
+    connection().executemany(
+        _INSERT_IGNORED_RUN,
+        [(*common, event.contact_id, event.id, event.chain_depth, bool(event.test), TOO_COSTLY, now)
+         for event in newest.values()],
+    ).fetchall()  # fmt: skip
+    for contact_id in newest:
+        count_costly_contact(flow_id, contact_id)
+
+
+def _end_costly_waits(flow_id: int, events: Sequence[Event], _: Budget) -> None:
+    """End the runs of contacts that wait for an event, because the conditions of the wait cost too much for them."""
+    for contact_id, event in {event.contact_id: event for event in events}.items():
+        event_waits.end_costly_runs(flow_id, contact_id, event.event)
+        count_costly_contact(flow_id, contact_id)
+
+
 _ApplyEffects = Callable[[int, Sequence[Event], Budget], None]
 _APPLY_EFFECTS: dict[EffectKind, _ApplyEffects] = {
     EffectKind.GOAL: _complete_runs, EffectKind.WAIT: _end_waits, EffectKind.START: _start_runs,
+    EffectKind.COSTLY_WAIT: _end_costly_waits, EffectKind.COSTLY_START: _refuse_runs,
 }  # fmt: skip
 
 

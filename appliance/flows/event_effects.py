@@ -4,8 +4,7 @@
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ import msgspec
 
 from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.flows import event_waits, triggers
-from appliance.flows.condition_limits import Budget
+from appliance.flows.condition_limits import MAX_COSTLY_CONTACTS, Budget
 from appliance.flows.event_waits import EventWait
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.storage.database import rows
@@ -60,6 +59,8 @@ class EffectKind(IntEnum):
     GOAL = 1  # a contact reaches the goal
     WAIT = 2  # the wait of a run for this event ends
     START = 3  # a contact enters
+    COSTLY_WAIT = 4  # the run of a contact for whom the wait costs too much ends
+    COSTLY_START = 5  # a contact for whom the trigger costs too much does not enter
 
 
 class Effect(NamedTuple):
@@ -124,7 +125,7 @@ def list_effects(
     """
     effects: list[Effect] = []
     slow_flows: set[int] = set()
-    budgets: defaultdict[int, Budget] = defaultdict(Budget)
+    matchers: dict[int, _Matcher] = {}
     by_name: dict[tuple[int, str], list[Event]] = {}
     for event in events:
         by_name.setdefault((event.account_id, event.event), []).append(event)
@@ -132,30 +133,89 @@ def list_effects(
         goal_events = by_name.get((goal.account_id, goal.event), ())
         effects += [Effect(event, goal.flow_id, EffectKind.GOAL) for event in goal_events]
     for wait in waits:
-        awaited = {event.id: event for event in by_name.get((wait.account_id, wait.event), ())}
-        if not awaited or wait.flow_id in slow_flows:
-            continue
+        awaited = by_name.get((wait.account_id, wait.event), [])
+        matcher = matchers.setdefault(wait.account_id, _Matcher())
         try:
-            ended_waits = event_waits.match_events(wait, list(awaited), budgets[wait.account_id])
+            effects += matcher.match_wait(wait, awaited) if wait.flow_id not in slow_flows else ()
         except ConditionsTooSlow:
             slow_flows.add(wait.flow_id)
-            continue
-        event_ids = {event_id for event_id, _ in ended_waits}
-        effects += [Effect(awaited[event_id], wait.flow_id, EffectKind.WAIT) for event_id in event_ids]
     for flow in flows:
-        candidates = {
-            event.id: event
+        candidates = [
+            event
             for event in by_name.get((flow.account_id, flow.trigger.event), ())
             if event.id > flow.live_from and not event.quiet
-        }
-        if not candidates or flow.flow_id in slow_flows:
-            continue
+        ]
+        matcher = matchers.setdefault(flow.account_id, _Matcher())
         try:
-            matching = triggers.match_events(
-                flow.account_id, flow.flow_id, flow.trigger, list(candidates), budgets[flow.account_id]
-            )
+            effects += matcher.match_trigger(flow, candidates) if flow.flow_id not in slow_flows else ()
         except ConditionsTooSlow:
             slow_flows.add(flow.flow_id)
-            continue
-        effects += [Effect(candidates[event_id], flow.flow_id, EffectKind.START) for event_id in matching]
     return effects, slow_flows
+
+
+# What all events of a flow may cost together, and then those of one contact, as parts of what a flow may cost.
+_PART_OF_ALL, _PART_OF_CONTACT = 2, 20
+
+
+class _Matcher:
+    """The matching of an account's events within its budget, which finds the contacts that cost too much.
+
+    A contact that was found costly for one flow is checked alone for the next ones.
+    """
+
+    def __init__(self) -> None:
+        self._budget = Budget()
+        self._costly: set[int] = set()
+
+    def match_wait(self, wait: EventWait, events: Sequence[Event]) -> list[Effect]:
+        """Return the effects of events on the runs that wait for them; raises ConditionsTooSlow."""
+
+        def match(event_ids: list[int], part: int) -> set[int]:
+            return {event_id for event_id, _ in event_waits.match_events(wait, event_ids, self._budget, part)}
+
+        return self._match(wait.flow_id, events, match, EffectKind.WAIT, EffectKind.COSTLY_WAIT)
+
+    def match_trigger(self, flow: LiveFlow, events: Sequence[Event]) -> list[Effect]:
+        """Return the effects of events that start runs of a flow; raises ConditionsTooSlow."""
+
+        def match(event_ids: list[int], part: int) -> set[int]:
+            return set(
+                triggers.match_events(flow.account_id, flow.flow_id, flow.trigger, event_ids, self._budget, part)
+            )
+
+        return self._match(flow.flow_id, events, match, EffectKind.START, EffectKind.COSTLY_START)
+
+    def _match(
+        self,
+        flow_id: int,
+        events: Sequence[Event],
+        match: Callable[[list[int], int], set[int]],
+        kind: EffectKind,
+        costly_kind: EffectKind,
+    ) -> list[Effect]:
+        """Match events of all contacts together, and then by contact if that costs too much.
+
+        Raises ConditionsTooSlow if many contacts cost too much, or all of them more than the budget.
+        """
+        together = [event for event in events if event.contact_id not in self._costly]
+        alone = [event for event in events if event.contact_id in self._costly]
+        matching: set[int] = set()
+        try:
+            matching |= match([event.id for event in together], _PART_OF_ALL) if together else set()
+        except ConditionsTooSlow:
+            alone = list(events)
+        by_contact: dict[int, list[Event]] = {}
+        for event in alone:
+            by_contact.setdefault(event.contact_id, []).append(event)
+        costly: set[int] = set()
+        for contact_id, contact_events in by_contact.items():
+            if self._budget.is_used_up(flow_id) or len(costly) >= MAX_COSTLY_CONTACTS:
+                raise ConditionsTooSlow
+            try:
+                matching |= match([event.id for event in contact_events], _PART_OF_CONTACT)
+            except ConditionsTooSlow:
+                costly.add(contact_id)
+        self._costly |= costly
+        return [Effect(event, flow_id, kind) for event in events if event.id in matching] + [
+            Effect(by_contact[contact_id][-1], flow_id, costly_kind) for contact_id in costly
+        ]

@@ -5,7 +5,7 @@ filters of the step. Processing a new event makes the run due, in the transactio
 the step itself decides again when the run goes on, so that a run whose time is over is treated alike.
 
 Events that came while a flow was not active are looked for after it is active again, in batches of its waiting runs
-(`catch_up`). A flow whose conditions cost too much is paused (`condition_limits`).
+(`catch_up`). A run whose conditions cost too much ends, and the flow is paused if many do (`condition_limits`).
 """
 
 import json
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.audience.filters.fields import Binder
-from appliance.audience.segments.condition_budget import ConditionsTooSlow
+from appliance.audience.segments.condition_budget import ConditionsTooSlow, get_spent
 from appliance.core import clock, signals
 from appliance.core.errors import Unavailable
-from appliance.flows import triggers
-from appliance.flows.condition_limits import Budget, pause_slow_flow, write_budget
+from appliance.flows import run_ends, triggers
+from appliance.flows.condition_limits import TOO_COSTLY, Budget, count_costly_contact, has_spent_share, write_budget
 from appliance.flows.triggers import EVENT_ALIAS, MACHINE_EVENT_SQL, EventCondition
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows, run, write_state
@@ -64,15 +64,15 @@ _SELECT_RUNS_WITH_EVENT = (
     f"AND {_IS_LATER} AND {{of_event}}) THEN {{of_contact}} END"
 )
 _SELECT_LIVE_RUNS = (
-    "SELECT id, action_id, version, due_at FROM run WHERE flow_id = ? AND status = 'live' AND (due_at, id) > (?, ?) "
-    "ORDER BY due_at, id LIMIT ?"
+    "SELECT id, action_id, version, due_at, contact_id FROM run WHERE flow_id = ? AND status = 'live' "
+    "AND (due_at, id) > (?, ?) ORDER BY due_at, id LIMIT ?"
 )
 _SELECT_CATCHING_UP = (
     "SELECT id, account_id, waits_checked FROM flow WHERE status = 'active' AND hidden = 0 AND deleted_at IS NULL "
     "AND waits_checked IS NOT NULL"
 )
-# The number of runs to check in one transaction, and the smaller one if the conditions cost too much for so many.
-_CATCH_UP_SIZES = (100, 10)
+# The number of runs to check in one transaction, and the smaller ones if the conditions cost too much for so many.
+_CATCH_UP_SIZES = (100, 10, 1)
 _WAKE_RUNS = (
     "UPDATE run SET due_at = ?2, updated_at = ?2 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'live' "
     "AND due_at > ?2"
@@ -129,7 +129,9 @@ def _read_waits(account_id: int, flow_id: int) -> list[EventWait]:
     return waits
 
 
-def match_events(wait: EventWait, event_ids: Sequence[int], budget: Budget | None = None) -> list[tuple[int, int]]:
+def match_events(
+    wait: EventWait, event_ids: Sequence[int], budget: Budget | None = None, part: int = 1
+) -> list[tuple[int, int]]:
     """Return (event id, run id) for each of the events that ends the wait of a run.
 
     If matching fails, the error is logged and no event matches, so that one flow does not block others. Raises
@@ -142,7 +144,7 @@ def match_events(wait: EventWait, event_ids: Sequence[int], budget: Budget | Non
             "step": wait.action_id, "version": wait.version,
         }  # fmt: skip
         sql = _SELECT_RUNS_BY_EVENT.format(of_event=condition.of_event, of_contact=condition.of_contact)
-        with (budget or Budget()).charge(wait.flow_id):
+        with (budget or Budget()).charge(wait.flow_id, part):
             return rows(sql, values)
     except Exception as error:
         if isinstance(error, ConditionsTooSlow) or to_storage_error(error) is not None:
@@ -172,6 +174,20 @@ def end_waits(flow_id: int, event_ids: Sequence[int], budget: Budget) -> None:
     _wake_runs(sorted({run_id for wait in waits for _, run_id in match_events(wait, event_ids, budget)}))
 
 
+def end_costly_runs(flow_id: int, contact_id: int, event: str) -> None:
+    """End the runs of a contact that wait for an event, because the conditions of the wait cost too much for it."""
+    require_write_transaction()
+    row = fetch_one(f"{_SELECT_LIVE_FLOWS} AND id = ?", (flow_id,))
+    waits = _load_waits(row[1], row[0], row[2]) if row is not None else ()
+    places = {(wait.action_id, wait.version) for wait in waits if wait.event == event}
+    run_rows = rows(
+        "SELECT id, action_id, version FROM run WHERE contact_id = ? AND flow_id = ? AND status = 'live'",
+        (contact_id, flow_id),
+    )
+    costly = [run_row[0] for run_row in run_rows if run_row[1:] in places]
+    run_ends.end_runs(costly, "exited", TOO_COSTLY, clock.now_ms())
+
+
 def start_catch_up(flow_id: int) -> None:
     """Let `catch_up` look for the events that the runs of a flow waited for while the flow was not active."""
     require_write_transaction()
@@ -187,9 +203,9 @@ def is_catch_up_due() -> bool:
 def catch_up() -> bool:
     """Make those of the next waiting runs of each resumed flow due whose event came during the pause.
 
-    Return whether there was any flow to check. A flow whose conditions cost too much is paused. One that fails is
-    logged and not checked any more, because a run finds its event when its time is over, too. Raises Unavailable and
-    storage errors.
+    Return whether there was any flow to check. A run whose conditions cost too much ends; the flow is paused if many
+    do. A flow that fails is logged and not checked any more, because a run finds its event when its time is over, too.
+    Raises Unavailable and storage errors.
     """
     flow_rows = rows(_SELECT_CATCHING_UP)
     for flow_id, account_id, checked in flow_rows:
@@ -199,8 +215,7 @@ def catch_up() -> bool:
                     transactions.write(_catch_up_batch, account_id, flow_id, checked, size)
                     break
                 except ConditionsTooSlow:
-                    if size == _CATCH_UP_SIZES[-1]:
-                        transactions.write(pause_slow_flow, flow_id)
+                    continue
         except Exception as error:
             if isinstance(error, Unavailable) or to_storage_error(error) is not None:
                 raise
@@ -210,17 +225,27 @@ def catch_up() -> bool:
 
 
 def _catch_up_batch(account_id: int, flow_id: int, checked: str, size: int) -> None:
-    """Wake those of the next `size` live runs whose event came; do nothing if the flow was changed since `checked`."""
+    """Wake those of the next `size` live runs whose event came; do nothing if the flow was changed since `checked`.
+
+    Raises ConditionsTooSlow if they cost too much; a single run ends instead.
+    """
     require_write_transaction()
     if fetch_one(f"{_SELECT_CATCHING_UP} AND id = ? AND waits_checked = ?", (flow_id, checked)) is None:
         return
     run_rows = rows(_SELECT_LIVE_RUNS, (flow_id, *json.loads(checked), size))
-    budget, waking = write_budget(), set()
+    budget, waking, spent = write_budget(), set(), get_spent()
     for wait in _read_waits(account_id, flow_id) if run_rows else ():
         at_wait = [row[0] for row in run_rows if row[1:3] == (wait.action_id, wait.version)]
-        if at_wait:
-            waking |= find_runs_with_event(account_id, wait.event, wait.filters, at_wait, budget)
+        try:
+            if at_wait:
+                waking |= find_runs_with_event(account_id, wait.event, wait.filters, at_wait, budget)
+        except ConditionsTooSlow:
+            if size > 1:
+                raise
+            run_ends.end_runs(at_wait, "exited", TOO_COSTLY, clock.now_ms())
     _wake_runs(sorted(waking))
+    if size == 1 and run_rows and run_rows[0][4] and has_spent_share(spent):
+        count_costly_contact(flow_id, run_rows[0][4])
     last = json.dumps([run_rows[-1][3], run_rows[-1][0]]) if len(run_rows) == size else None
     run("UPDATE flow SET waits_checked = ? WHERE id = ?", (last, flow_id))
 

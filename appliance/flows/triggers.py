@@ -501,7 +501,12 @@ _SELECT_MATCHING = (
 
 
 def match_events(
-    account_id: int, flow_id: int, spec: TriggerSpec, event_ids: Sequence[int], budget: Budget | None = None
+    account_id: int,
+    flow_id: int,
+    spec: TriggerSpec,
+    event_ids: Sequence[int],
+    budget: Budget | None = None,
+    part: int = 1,
 ) -> list[int]:
     """Return the ids of the events that match a trigger, in ascending order.
 
@@ -511,7 +516,7 @@ def match_events(
     try:
         condition = compile_event_condition(account_id, flow_id, spec)
         sql = _SELECT_MATCHING.format(of_event=condition.of_event, of_contact=condition.of_contact)
-        with (budget or Budget()).charge(flow_id):
+        with (budget or Budget()).charge(flow_id, part):
             event_rows = rows(sql, {**condition.parameters, "events": json.dumps(list(event_ids))})
     except Exception as error:
         if isinstance(error, ConditionsTooSlow) or to_storage_error(error) is not None:
