@@ -3,6 +3,7 @@
 import secrets
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from appliance.content.designs import merge, utm
@@ -55,6 +56,26 @@ class QuietHours(Struct, rename={"from_": "from"}):
 
     from_: Annotated[TimeOfDay, Meta(description="start of the quiet hours, such as `21:00`")]
     to: Annotated[TimeOfDay, Meta(description="end of the quiet hours, such as `08:00`")]
+
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_MAX_HOLIDAYS = 200
+
+
+class MarketingCalendar(Struct, rename={"from_": "from"}):
+    """When marketing email may be sent, in the recipient's time zone; at other times it waits."""
+
+    days: Annotated[list[Weekday], Meta(min_length=1, max_length=7, description="days of the week")]
+    from_: Annotated[TimeOfDay, Meta(description="start of the allowed hours, such as `08:00`")]
+    to: Annotated[
+        str,
+        Meta(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$", extra={"line": True}),
+        Meta(description="end of the allowed hours, later than their start; `24:00` is the end of the day"),
+    ]
+    holidays: Annotated[
+        list[Annotated[str, Meta(extra={"check": "day"}, extra_json_schema={"format": "date"})]],
+        Meta(max_length=_MAX_HOLIDAYS, description="dates on which nothing is sent, such as `2026-12-25`"),
+    ] = msgspec.field(default_factory=list)
 
 
 _MAX_HINT_LANGUAGES = 20  # the maximum number of translations of a template, too
@@ -142,6 +163,11 @@ class AccountWrite(Struct):
     ) = UNSET  # fmt: skip
     sms_quiet_hours: (
         Annotated[QuietHours, Meta(description="hours in which no marketing SMS is sent; null for none")]
+        | None
+        | UnsetType
+    ) = UNSET
+    marketing_calendar: (
+        Annotated[MarketingCalendar, Meta(description="when marketing email may be sent; null for any time")]
         | None
         | UnsetType
     ) = UNSET
@@ -243,7 +269,7 @@ def update(account_id: int, changes: AccountWrite) -> Account:
     """Change the given fields of an account; raises NotFound, and Invalid with all errors.
 
     The stop reason is cleared whenever sending is not stopped after the change. After the commit, resumed sending wakes
-    the job `outbox`, and new quiet hours or a new time zone wake `quiet_hours`.
+    the job `outbox`, and new quiet hours, a new calendar or a new time zone wake `quiet_hours`.
     """
     require_write_transaction()
     account = get(account_id)
@@ -261,7 +287,7 @@ def update(account_id: int, changes: AccountWrite) -> Account:
         account.stop_reason = None
     if values.get("sending_stopped") is False:
         after_commit(lambda: signals.wake("outbox"))
-    if values.keys() & {"sms_quiet_hours", "time_zone"}:
+    if values.keys() & {"sms_quiet_hours", "marketing_calendar", "time_zone"}:
         after_commit(lambda: signals.wake("quiet_hours"))
     if account.control_share and account.control_seed is None:
         account.control_seed = secrets.randbits(53)
@@ -284,6 +310,11 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
         faults.add("country_code", gettext("is not included in the list"))
     if isinstance(hours, QuietHours) and isinstance(hours.to, str) and hours.from_ == hours.to:
         faults.add("sms_quiet_hours", gettext("is invalid"))
+    calendar = values.get("marketing_calendar")
+    if isinstance(calendar, MarketingCalendar) and not calendar.days:
+        faults.add("marketing_calendar.days", gettext("can't be blank"))
+    if isinstance(calendar, MarketingCalendar) and str(calendar.to) <= str(calendar.from_):
+        faults.add("marketing_calendar.to", gettext("must be later than the start"))
     if values.get("sms_from") and _is_taken(account_id, values["sms_from"]):
         faults.add("sms_from", gettext("has already been taken"))
     utm.validate(values.get("utm"), "utm.", faults)

@@ -206,6 +206,10 @@ class Account(Struct):
         Annotated[accounts.QuietHours, Meta(description="hours in which no marketing SMS is sent; null for none")]
         | None
     )
+    marketing_calendar: (
+        Annotated[accounts.MarketingCalendar, Meta(description="when marketing email may be sent; null for any time")]
+        | None
+    )
     sms_opt_out_hint: (
         Annotated[str, Meta(description="text appended to marketing SMS, such as `STOP to opt out`; null for none")]
         | None

@@ -129,7 +129,25 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
             or _find_slowdown(campaign, status, zone)
             or _find_retry(campaign, due_at, zone)
         )
-    return _find_rate_limit(campaign, status, provider, zone) or _find_retry(campaign, due_at, zone)
+    return (
+        _find_calendar(campaign, due_at, zone)
+        or _find_rate_limit(campaign, status, provider, zone)
+        or _find_retry(campaign, due_at, zone)
+    )
+
+
+def _find_calendar(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
+    """Return the reason if emails are held because the account's calendar allows none now, and none is due.
+
+    `due_at` is the earliest due time of the open messages.
+    """
+    if due_at <= clock.now_ms() or campaign.account.marketing_calendar is None:
+        return None
+    sql = f"SELECT 1 FROM message WHERE {_OPEN} AND status = 'held' AND due_at = ? AND attempts = 0 LIMIT 1"
+    if fetch_one(sql, (*_index_values(campaign), due_at)) is None:
+        return None
+    text = gettext("marketing email is not allowed now, next at %(time)s", time=_format_time(due_at, zone))
+    return HoldReason("calendar", text, due_at)
 
 
 def _find_test(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:

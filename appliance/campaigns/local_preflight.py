@@ -14,6 +14,7 @@ from appliance.core import clock, time_zones
 from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, ngettext
 from appliance.events.listing import Moment
+from appliance.sending.messages import marketing_calendar
 from appliance.storage.models import Campaign
 
 _FIELD = "local_time"
@@ -126,6 +127,20 @@ def check_local_time(case: PreflightInput) -> Iterator[Finding]:
     if setup is not None and setup.experiment.uneven:
         message = gettext("a test that gives better variants more recipients cannot be sent at a local time")
         yield Finding("preflight_failed", message, "experiment.uneven")
+
+
+def check_calendar(case: PreflightInput) -> Iterator[Finding]:
+    """Warn if the account's calendar allows no marketing email at the start, in the account's time zone."""
+    campaign, account = case.campaign, case.account
+    if account.marketing_calendar is None:
+        return
+    start = send_times.get_start(campaign)
+    if campaign.local_time is not None:
+        start = send_times.find_due(campaign.local_time, account.time_zone, start)
+    calendar = marketing_calendar.parse(account.marketing_calendar)
+    if marketing_calendar.find_next_allowed(calendar, account.time_zone, start) is not None:
+        message = gettext("your account allows no marketing email at this time: contacts get it when it is allowed")
+        yield Finding("calendar", message, "local_time" if campaign.local_time else "scheduled_at")
 
 
 def find_passed_times(campaign: Campaign) -> Iterator[Finding]:

@@ -239,6 +239,7 @@ _EMAIL_CHECKS: tuple[_Check, ...] = (
     _check_links,
     _check_dormant_recipients,
     _check_recent_campaign,
+    local_preflight.check_calendar,
 )
 
 

@@ -603,7 +603,9 @@ def validate_write(
     the present test of the campaign.
     """
     faults = Faults()
-    if isinstance(request.local_time, str) and isinstance(request.scheduled_at, int):
+    has_both = isinstance(request.local_time, str) and isinstance(request.scheduled_at, int)
+    # A campaign as it was read has both.
+    if has_both and request.scheduled_at != time_zones.find_first_and_last(str(request.local_time))[0]:
         faults.add("local_time", gettext("give either `scheduled_at` or `local_time`, not both"))
     if isinstance(request.trigger_attributes, TriggerWrite):
         validate_trigger(account_id, request.trigger_attributes, faults)

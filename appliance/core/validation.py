@@ -6,6 +6,7 @@ with all errors by the path of their field, in the stable messages of docs/decis
 
 import math
 import re
+from datetime import date
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -102,6 +103,13 @@ def _check_local_time(value: str) -> str:
     return value
 
 
+def _check_day(value: str) -> str:
+    try:
+        return date.fromisoformat(value).isoformat()
+    except ValueError:
+        raise ValueError(gettext("is invalid")) from None
+
+
 CHECKS = {
     "email": lambda value: addresses.parse_email(value).value,
     "phone": lambda value: addresses.parse_phone(value).value,
@@ -110,6 +118,7 @@ CHECKS = {
     "language": parse_language,
     "http_url": check_http_url,
     "local_time": _check_local_time,
+    "day": _check_day,
 }
 
 

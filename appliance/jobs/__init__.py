@@ -301,7 +301,7 @@ class Jobs:
 
     def recheck_quiet_hours(self) -> None:
         """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
-        sms_rules.recheck_held_sms()
+        sms_rules.recheck_held_messages()
         signals.wake("outbox")
 
     def run_replays(self) -> None:

@@ -273,6 +273,12 @@ def _flow_holdouts(handle: Any) -> None:
         handle.execute("ALTER TABLE trigger ADD COLUMN held_since INTEGER")
 
 
+def _marketing_calendar(handle: Any) -> None:
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}
+    if "marketing_calendar" not in columns:
+        handle.execute("ALTER TABLE account ADD COLUMN marketing_calendar TEXT")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -282,6 +288,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _utm,
     _split_tests,
     _flow_holdouts,
+    _marketing_calendar,
 )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ RIGHT: dict[str, dict[str, Any]] = {
         "frequency_cap": {"messages": 1, "days": 1},
         "utm": {"source": "news"},
         "sms_quiet_hours": {"from": "21:00", "to": "08:00"},
+        "marketing_calendar": {"days": ["mon"], "from": "08:00", "to": "20:00"},
     },
     "PUT /brand": {"links": [{"url": "https://example.org"}]},
     "POST /capture/{id}/simulate": {"action": "open"},

@@ -199,14 +199,14 @@ def test_changed_quiet_hours_apply_to_held_sms(home: Home) -> None:
     assert claim_all() == []
     transactions.write(run, "UPDATE message SET campaign_id = NULL WHERE id = 3")
     due_before = rows("SELECT id, due_at FROM message ORDER BY id")
-    sms_rules.recheck_held_sms()
+    sms_rules.recheck_held_messages()
     assert scalar("SELECT count(*) FROM message WHERE due_at > ?", (clock.now_ms(),)) == 1
     assert claim_all() == [] and rows("SELECT id, due_at FROM message ORDER BY id") == due_before
     home.advance(5)
     request = validation.read(AccountWrite, {"sms_quiet_hours": {"from": "21:00", "to": "04:00"}})
     transactions.write(accounts.update, home.account_id, request)
     assert wake_ups == ["quiet_hours"]
-    sms_rules.recheck_held_sms()
+    sms_rules.recheck_held_messages()
     assert [row.id for row in claim_all()] == [1, 2]
     assert rows("SELECT status, due_at FROM message WHERE id = 3") == [("held", due_before[2][1])]
 
@@ -227,7 +227,7 @@ def test_changed_quiet_hours_leave_a_later_variant_at_its_time(home: Home) -> No
     assert set(rows("SELECT variant, status FROM message")) == {(1, "held"), (2, "queued")}
     home.advance(61)
     transactions.write(run, "UPDATE campaign SET phase = 'sending'")
-    sms_rules.recheck_held_sms()
+    sms_rules.recheck_held_messages()
     sent = [row.id for row in claim_all()]
     assert sent == [row[0] for row in rows("SELECT id FROM message WHERE variant = 1 ORDER BY id")]
     home.advance(3600)

@@ -101,3 +101,24 @@ def test_the_page_of_a_contact_names_the_zone_and_its_source(api: Client) -> Non
     browser = ScriptlessBrowser(api)
     assert "from: custom field “time_zone”" in HtmlPage(browser, "/contacts/1").text
     assert "from: unknown, so your account’s time zone" in HtmlPage(browser, "/contacts/5").text
+
+
+def test_the_calendar_of_the_account(api: Client) -> None:
+    """The settings store days, hours and holidays; all errors are shown at once; empty fields switch it off."""
+    page = HtmlPage(ScriptlessBrowser(api), "/settings/consent")
+    page.fill("Earliest time", "17:00")
+    page.fill("Holidays", "2031-12-25\nsoon")
+    missing = page.press("Save")
+    assert "Select at least one day." in missing.text and "Enter a time." in missing.text
+    for day in ("Mon", "Fri"):
+        missing.check(day)
+    missing.fill("Latest time", "00:00")
+    missing.fill("Holidays", "2031-12-25")
+    saved = missing.press("Save")
+    assert api.get("/account").json["marketing_calendar"] == {
+        "days": ["mon", "fri"], "from": "17:00", "to": "24:00", "holidays": ["2031-12-25"],
+    }  # fmt: skip
+    composer = HtmlPage(ScriptlessBrowser(api), f"/campaigns/{draft(api)}?open=when")
+    assert "from 17:00 to 24:00 in each recipient’s time zone. Emails at other times wait." in composer.text
+    api.patch("/account", {"marketing_calendar": None}).expect(200)
+    assert saved.value("Latest time") == "00:00"

@@ -147,6 +147,7 @@ _FIELD_LABELS = {
     "transactional_allowed": gettext_noop("Allow transactional messages"),
     "frequency_cap": gettext_noop("Frequency cap"), "control_share": gettext_noop("Control group"),
     "utm": gettext_noop("UTM parameters"),
+    "marketing_calendar": gettext_noop("Allowed times for marketing email"),
     "sms_opt_out_hint": gettext_noop("Opt-out text"),
     "sms_opt_out_hints": gettext_noop("Opt-out in other languages"), "privacy_ip": gettext_noop("IP addresses"),
     "sms_quiet_hours": gettext_noop("Quiet hours"), "sms_from": gettext_noop("SMS sender"),

@@ -94,6 +94,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
         "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,
         "sections": len(designs.get_sections(campaign.template.design)) if not sms else 0,
         "bare_links": content.list_bare_links(campaign), "test": test, "local": local,
+        "calendar": local_times.describe_calendar(account, campaign.channel),
         "approval": approvals.load_approval(
             visit, campaign, [finding.code for finding in checks.blockers]
         ),

@@ -15,10 +15,12 @@ from appliance import VERSION
 from appliance.accounts import access, accounts, audit
 from appliance.core import errors, executable, recipient_texts, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.flows.steps.wait_until import name_weekday
 from appliance.ops.backups import create as backups
 from appliance.ops.backups import restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
+from appliance.sending.messages.marketing_calendar import WEEKDAYS
 from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch, scan_for
@@ -182,11 +184,16 @@ IP_CHOICES = (
 )
 
 
+_END_OF_DAY = "24:00"
 _CONSENT_PARTS = FormParts(
     FormPart(gettext_noop("IP addresses"), ("privacy_ip",)),
     FormPart(gettext_noop("Frequency cap"), ("cap_messages", "cap_days")),
     FormPart(gettext_noop("Control group"), ("control_share",)),
     FormPart(gettext_noop("UTM parameters"), tuple(utm_forms.FIELDS.values())),
+    FormPart(
+        gettext_noop("Allowed times for marketing email"),
+        (*(f"calendar_{day}" for day in WEEKDAYS), "calendar_from", "calendar_to", "calendar_holidays"), True,
+    ),
     FormPart(gettext_noop("Quiet hours"), ("quiet_from", "quiet_to")),
     FormPart(gettext_noop("Opt-out text"), ("sms_opt_out_hint", "sms_opt_out_hints")),
 )  # fmt: skip
@@ -200,7 +207,8 @@ async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _render_consent(request: Request, form: Form, status: int = 200) -> HTTPResponse:
-    return view.render(request, "settings/consent.html", status, form=form, ips=IP_CHOICES)
+    weekdays = [(day, name_weekday(day)) for day in WEEKDAYS]
+    return view.render(request, "settings/consent.html", status, form=form, ips=IP_CHOICES, weekdays=weekdays)
 
 
 def _build_consent_form(account: Any) -> Form:
@@ -213,7 +221,32 @@ def _build_consent_form(account: Any) -> Form:
         "control_share": f"{round(account.control_share * 100, 2):g}" if account.control_share else "",
         **utm_forms.build_values(account.utm),
         "sms_opt_out_hints": "\n".join(f"{tag}: {hint}" for tag, hint in account.sms_opt_out_hints.items()),
+        **_build_calendar_fields(account.marketing_calendar or {}),
     })  # fmt: skip
+
+
+def _build_calendar_fields(calendar: dict[str, Any]) -> dict[str, str]:
+    """Return the fields of a stored calendar; an empty one is off. The end of the day is 00:00, as browsers have it."""
+    end = calendar.get("to", "")
+    return {
+        **{f"calendar_{day}": "yes" if day in calendar.get("days", ()) else "" for day in WEEKDAYS},
+        "calendar_from": calendar.get("from", ""), "calendar_to": "00:00" if end == _END_OF_DAY else end,
+        "calendar_holidays": "\n".join(calendar.get("holidays", ())),
+    }  # fmt: skip
+
+
+def _read_calendar(form: Form) -> dict[str, Any] | None:
+    """Return the calendar of the form, None if all its fields are empty; add errors for missing fields."""
+    days = [day for day in WEEKDAYS if form[f"calendar_{day}"] == "yes"]
+    holidays = form["calendar_holidays"].split()
+    if not days and not holidays and not form["calendar_from"] and not form["calendar_to"]:
+        return None
+    if not days:
+        form.add_error("calendar_mon", gettext("Select at least one day."))
+    for name in ("calendar_from", "calendar_to"):
+        form.require(name, gettext("Enter a time."))
+    end = _END_OF_DAY if form["calendar_to"] == "00:00" else form["calendar_to"]
+    return {"days": days, "from": form["calendar_from"], "to": end, "holidays": holidays}
 
 
 def _read_control_share(form: Form) -> float | None:
@@ -255,6 +288,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
         **({"control_share": _read_control_share(form)} if "control_share" in form.values else {}),
         "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", is_pair_required=True),
         "sms_quiet_hours": _read_pair(form, "quiet_from", "from", "quiet_to", "to"),
+        "marketing_calendar": _read_calendar(form),
     }  # fmt: skip
     try:
         if form.errors:
@@ -271,6 +305,9 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
     except errors.Invalid as error:
         names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
                  "sms_quiet_hours": "quiet_to", **utm_forms.FIELDS}  # fmt: skip
+        for path in [path for path in error.fields if path.startswith("marketing_calendar.")]:
+            name = path.partition(".")[2].partition("[")[0]
+            names[path] = f"calendar_{name}"
         for path in [path for path in error.fields if path.startswith("sms_opt_out_hints.")]:
             problem = gettext(
                 "%(language)s: %(problem)s", language=path.partition(".")[2], problem=error.fields.pop(path)[0]

@@ -7,7 +7,10 @@ from appliance.campaigns import local_preflight
 from appliance.campaigns.local_preflight import SendMoment
 from appliance.core import clock, i18n, time_zones
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.storage.models import Campaign
+from appliance.flows.steps.wait_until import name_weekday
+from appliance.sending.messages import marketing_calendar
+from appliance.sending.messages.marketing_calendar import WEEKDAYS
+from appliance.storage.models import Account, Campaign
 from ui import formats
 from ui.forms.lookups import name_city
 
@@ -85,6 +88,19 @@ def _describe_moment(moment: SendMoment) -> LocalMoment:
             cities=", ".join(cities[:_MAX_NAMED_CITIES]),
         )
     return LocalMoment(clock.parse(moment.at), places, moment.recipients, moment.waiting)
+
+
+def describe_calendar(account: Account, channel: str) -> str:
+    """Return a sentence about the account's calendar for marketing email; empty without one, and for SMS."""
+    if account.marketing_calendar is None or channel != "email":
+        return ""
+    calendar = marketing_calendar.parse(account.marketing_calendar)
+    return gettext(
+        "Your account sends marketing email %(days)s, from %(start)s to %(end)s in each recipient’s time zone. Emails "
+        "at other times wait.",
+        days=i18n.format_list([name_weekday(day) for day in WEEKDAYS if day in calendar.days]),
+        start=calendar.from_, end=calendar.to,
+    )  # fmt: skip
 
 
 def describe_source(source: str) -> str:

@@ -16,7 +16,7 @@ from appliance.audience import consent
 from appliance.core import clock, crypto
 from appliance.core.errors import OutcomeLost, Uncertain
 from appliance.core.i18n import gettext_noop
-from appliance.sending.messages import ledger, outcomes, sms_rules
+from appliance.sending.messages import ledger, marketing_calendar, outcomes, sms_rules
 from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.storage import disk_guard
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
@@ -116,6 +116,8 @@ def claim_one(row: LedgerRow, process: str, rendered: LedgerRow, now: int) -> bo
         return False
     reason = get_refusal(row) or ("too_late" if is_stale_auto_reply(row, now) else None)
     if reason is None and row.channel == "sms" and sms_rules.hold_if_required(row, now):
+        return False
+    if reason is None and marketing_calendar.hold_if_required(row, now):
         return False
     if reason is None:
         is_capped = reaches_frequency_cap(row, now)
@@ -294,7 +296,8 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
 # do not matter here: no list of a campaign with open messages can be deleted, and later retries call `get_refusal`.
 _SURELY_ALLOWED = (
     "transactional = 0 AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
-    "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
+    "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL "
+    "AND (a.marketing_calendar IS NULL OR message.channel = 'sms')) AND CASE WHEN run_id IS NULL THEN EXISTS "
     "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
     f"AND NOT {_HAS_LEFT_LISTS.format(campaign='message.campaign_id', contact='message.contact_id')} "
     "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
@@ -327,7 +330,7 @@ _CLAIMED = (
 def is_still_allowed(message_id: int) -> bool:
     """Return whether a claimed message may still be sent (P4, P5); read-only.
 
-    Quiet hours and the frequency cap were checked when it was claimed, and are not checked again.
+    Quiet hours, the calendar and the frequency cap were checked when it was claimed, and are not checked again.
     """
     if fetch_one(f"SELECT 1 {_CLAIMED} AND {_SURELY_ALLOWED}", (message_id,)) is not None:
         return True

@@ -424,29 +424,36 @@ def _parse_quiet_hours(hours: Any) -> tuple[time, time] | None:
     return (times[0], times[1]) if len(times) == 2 and times[0] != times[1] else None
 
 
-# When an account changes its quiet hours or its time zone, SMS held for quiet hours become due at once, and are held
-# again if the quiet hours are not over. Single messages keep their due time, because an API request may have set it.
+# When an account changes its quiet hours, its calendar (`marketing_calendar.py`) or its time zone, messages held
+# for them become due at once, and are held again if they may not be sent yet. Single messages keep their due time,
+# because an API request may have set it.
 _MAX_ROWS_PER_WRITE = 1_000
-_LIVE_CAMPAIGNS = "SELECT id FROM campaign WHERE channel = 'sms' AND phase = 'sending'"
+_LIVE_CAMPAIGNS = "SELECT id FROM campaign WHERE channel = ? AND phase = 'sending'"
 _OPEN = "status IN ('queued', 'held')"  # the same condition as in the partial indexes of due messages
 
-_HELD_SMS = (
-    "FROM message WHERE {whose} AND channel = 'sms' AND due_at > ?1 AND status = 'held' AND attempts = 0 "
+_HELD = (
+    "FROM message WHERE {whose} AND channel = '{channel}' AND due_at > ?1 AND status = 'held' AND attempts = 0 "
     "AND updated_at <= ?1"
 )
 
 
-def recheck_held_sms() -> None:
-    """Make all SMS of campaigns and flows that are held for quiet hours due at once.
+def recheck_held_messages() -> None:
+    """Make all messages of campaigns and flows that are held for quiet hours or a calendar due at once.
 
     A transaction changes up to `_MAX_ROWS_PER_WRITE` rows. A row that is held again after the start of this call is
     left as it is.
     """
     now = clock.now_ms()
+    for channel in ("email", "sms"):
+        _recheck_held(channel, now)
+
+
+def _recheck_held(channel: str, now: int) -> None:
+    campaigns = rows(_LIVE_CAMPAIGNS, (channel,))
     sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id IS NOT NULL AND {_OPEN}", ())]
-    sources += [(f"campaign_id = ?2 AND run_id IS NULL AND {_OPEN}", (row[0],)) for row in rows(_LIVE_CAMPAIGNS)]
+    sources += [(f"campaign_id = ?2 AND run_id IS NULL AND {_OPEN}", (row[0],)) for row in campaigns]
     for whose, values in sources:
-        waiting = _HELD_SMS.format(whose=whose)
+        waiting = _HELD.format(whose=whose, channel=channel)
         count = int(scalar(f"SELECT count(*) {waiting}", (now, *values)))
         # The number of transactions is fixed, so that a clock that steps back cannot cause an endless loop.
         for _ in range(-(-count // _MAX_ROWS_PER_WRITE)):

@@ -25,6 +25,7 @@ class Account(Table):
     stop_reason = TextField(null=True)
     frequency_cap = Json(null=True)
     sms_quiet_hours = Json(null=True)
+    marketing_calendar = Json(null=True)  # when marketing email may be sent; null: at any time
     sms_opt_out_hint = TextField(null=True)
     sms_opt_out_hints = Json(default=dict)  # in other languages, by language tag
     privacy_ip = TextField(default="truncated")

@@ -93,6 +93,7 @@ D frequency_cap FrequencyCap?
 O control_share number? -- contacts who get no campaigns, to be measured
 O utm Utm? -- UTM parameters of the links of campaigns and flows
 D sms_quiet_hours QuietHours?
+O marketing_calendar MarketingCalendar? -- when marketing email may be sent
 D sms_opt_out_hint string?
 O sms_opt_out_hints object -- and in other languages
 D privacy_ip enum(truncated,full,none)

@@ -88,6 +88,7 @@ D frequency_cap FrequencyCap?
 O control_share number? -- contacts who get no campaigns, to be measured
 O utm UtmWrite? -- UTM parameters of the links of campaigns and flows
 D sms_quiet_hours QuietHours?
+O marketing_calendar MarketingCalendar? -- when marketing email may be sent
 D privacy_ip enum(truncated,full,none)
 D approval_required,block_on_missing_variable,transactional_allowed boolean
 O approval_by_another boolean -- nobody approves of what they wrote last
