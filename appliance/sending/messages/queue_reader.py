@@ -34,8 +34,8 @@ _ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 
 _NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
 _CAMPAIGN_SENDERS = (
-    "WITH live AS (SELECT id, sender FROM campaign WHERE phase IN ('sending', 'holding') AND channel = ?) "
-    "SELECT id, sender ->> '$.email' AS address FROM live WHERE address NOT NULL UNION "
+    "WITH live AS (SELECT id, sender FROM campaign WHERE phase IN ('sending', 'holding') AND channel = ? "
+    "AND test = 0) SELECT id, sender ->> '$.email' AS address FROM live WHERE address NOT NULL UNION "
     "SELECT live.id, v.sender ->> '$.email' FROM live JOIN experiment e ON e.campaign_id = live.id "
     "JOIN variant v ON v.experiment_id = e.id WHERE v.sender ->> '$.email' NOT NULL"
 )
@@ -89,7 +89,10 @@ def _get_live_campaigns(channel: str) -> dict[int, int]:
 
 
 def list_campaign_senders(channel: str) -> dict[int, set[str]]:
-    """Return the sender addresses of each campaign that may send now: several if its variants have their own."""
+    """Return the sender addresses of each campaign that may send now: several if its variants have their own.
+
+    Campaigns of test keys are left out: their messages go to the test inbox, which has no limits.
+    """
     senders: dict[int, set[str]] = {}
     for campaign_id, sender in rows(_CAMPAIGN_SENDERS, (channel,)):
         senders.setdefault(campaign_id, set()).add(sender)
