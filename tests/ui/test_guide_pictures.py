@@ -190,6 +190,15 @@ def _draw_campaigns(camera: Camera, world: World) -> None:
     camera.take("ab-test", page.locator("#card-experiment"), margin=0)
     page.get_by_role("button", name=gettext("Remove A/B test")).click()
     expect(page.get_by_role("button", name=gettext("Add an A/B test"))).to_be_visible()
+    page.get_by_role("button", name="Remove A/B test").click()
+    expect(page.get_by_role("button", name="Add an A/B test")).to_be_visible()
+    page.locator("#card-when summary").click()
+    page.get_by_text("Schedule by local time").click()
+    page.get_by_label("Date").fill("2031-12-01")
+    expect(page.locator("#card-when")).to_contain_text("contacts get it 1 Dec 2031, 09:00")
+    camera.take("local-time", page.locator("#card-when"), margin=0)
+    page.get_by_text("Send immediately").click()
+    expect(page.locator("#card-when")).not_to_contain_text("contacts get it")
     page.goto(f"/campaigns/{world.sent}")
     camera.take("campaign-report", page.get_by_role("region", name=gettext("Engagement")),
                 page.get_by_role("region", name=gettext("First 24 hours")))  # fmt: skip
