@@ -298,7 +298,7 @@ def estimate_sample(campaign: Campaign, setup: Setup, recipients: int) -> Sample
         return None
     experiment, count = setup.experiment, len(setup.variants)
     share = min(float(experiment.test_share), 1 - float(experiment.holdout))
-    each = int(recipients * share / count)
+    each = round(recipients * share) // count  # as the composer says it
     measured = _find_earlier_rate(campaign, experiment)
     # No rate can be higher by 20 % if it is near 1.
     rate = min(measured or _ASSUMED_RATES[experiment.metric], 0.8)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from appliance.campaigns import experiment_results, variants
 from appliance.campaigns.findings import Finding, PreflightInput
 from appliance.campaigns.variants import Setup
-from appliance.core.i18n import format_number, gettext
+from appliance.core.i18n import gettext, ngettext
 from appliance.storage.models import Campaign, Variant
 
 _CONTENT = "template_attributes."
@@ -66,9 +66,10 @@ def advise_test(case: PreflightInput, sendable: int) -> Iterator[Finding]:
     if sample is None or not sample.recipients:
         return
     if sample.smallest_lift is None or sample.smallest_lift > _MAX_USEFUL_LIFT:
-        message = gettext(
-            "with %(recipients)s recipients of each variant, this test finds only very large differences",
-            recipients=format_number(sample.recipients),
+        message = ngettext(
+            "with %(num)s recipient of each variant, this test finds only very large differences",
+            "with %(num)s recipients of each variant, this test finds only very large differences",
+            sample.recipients,
         )
         yield Finding("test_too_small", message, "experiment.test_share")
 

@@ -228,11 +228,11 @@ def test_sending_and_choosing_the_winner(page: Page, api: Client, smtp: SmtpServ
     expect(page.locator("#ab-test")).to_contain_text(f"{result['waiting']} contacts wait for the winner")
     expect(page.locator("#control")).to_contain_text("Got nothing")
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_role("link", name="Send the rest of B now").click()
+    page.get_by_role("link", name="Send B to the rest now").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"Send Short to the other {result['waiting']} contacts?")
     dialog.get_by_role("button", name="Keep testing").click()
-    page.get_by_role("link", name="Send the rest of B now").click()
+    page.get_by_role("link", name="Send B to the rest now").click()
     dialog.get_by_role("button", name=f"Send to {result['waiting']} contacts").click()
     expect(page.locator(".toast")).to_contain_text("Short is being sent")
     api.wait(path, lambda row: row["status"] == "completed", 60)

@@ -121,8 +121,8 @@ def describe_split(setup: Setup, sendable: int) -> str:
     if count > 1 and waiting:
         sentences = [
             ngettext(
-                "%(num)s contact is in the test, about %(each)s for each variant.",
-                "%(num)s contacts are in the test, about %(each)s for each variant.",
+                "About %(num)s contact is in the test, %(each)s for each variant.",
+                "About %(num)s contacts are in the test, %(each)s for each variant.",
                 tested, each=formats.number(tested // count),
             ),
             ngettext("The other %(num)s gets the winner.", "The other %(num)s get the winner.", waiting),
