@@ -27,11 +27,14 @@ _NAMES = {
     "email": "email e_mail mail email_address e_mail_address emailaddress address_email correo correo_electronico "
              "courriel adresse_email adresse_e_mail adresse_mail e_mail_adresse email_adresse emailadresse mailadresse "
              "e_mail_1_value email_1 primary_email email_id direccion_de_correo direccion_de_correo_electronico "
-             "direccion_email",
+             "direccion_email emailadres e_mailadres adres_e_mail adres_email indirizzo_e_mail indirizzo_email "
+             "endereco_de_e_mail endereco_de_email メールアトレス",
     "phone": "phone phone_number mobile mobile_phone telephone tel sms cell telefon telefono handy mobile_number "
              "mobile_no phone_no tel_no cell_phone contact_number primary_phone phone_1_value whatsapp sms_number "
              "telefonnummer telefon_nr telefonnr rufnummer mobil mobilnummer mobiltelefon handynummer portable "
-             "telephone_portable tel_portable numero_de_telephone movil celular telefono_movil numero_de_telefono",
+             "telephone_portable tel_portable numero_de_telephone movil celular telefono_movil numero_de_telefono "
+             "cellulare numero_di_telefono telefone numero_de_telefone telefoon telefoonnummer mobiel mobiel_nummer "
+             "numer_telefonu telefon_komorkowy komorka 電話番号 電話 携帯電話",
     # Headings with the last name first, such as `Nom et prénom`, are no full names: their values rarely have a comma.
     "name": "name full_name fullname complete_name contact_name customer_name your_name name_surname "
             "name_and_surname first_and_last_name vor_und_nachname vor_u_nachname vor_nachname vorname_und_nachname "
@@ -40,10 +43,11 @@ _NAMES = {
             "nom_complet prenom_et_nom prenom_nom prenom_et_nom_de_famille nombre_completo nombre_y_apellidos "
             "nombre_y_apellido nombre_apellidos nombre_apellido nome_completo nome_e_cognome nome_cognome "
             "nome_e_sobrenome nome_sobrenome nome_e_apelido nome_apelido naam volledige_naam voor_en_achternaam "
-            "voornaam_en_achternaam voornaam_achternaam imie_i_nazwisko imie_nazwisko",
-    "first_name": "first_name firstname fname given_name vorname prenom nombre forename voornaam imie",
+            "voornaam_en_achternaam voornaam_achternaam imie_i_nazwisko imie_nazwisko nome 氏名 名前",
+    "first_name": "first_name firstname fname given_name vorname prenom nombre forename voornaam imie "
+                  "primeiro_nome 名",
     "last_name": "last_name lastname lname surname family_name nachname familienname nom nom_de_famille apellido "
-                 "apellidos cognome sobrenome achternaam nazwisko",
+                 "apellidos cognome sobrenome achternaam nazwisko 姓",
     "source": "source",
     "country_code": "country_code country country_iso country_name land landercode pays pais paese kraj code_pays "
                     "codigo_de_pais",

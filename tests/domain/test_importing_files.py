@@ -208,6 +208,17 @@ def test_guess_targets_of_headings_with_remarks(headings: list[str], targets: li
     assert columns.guess_targets(headings) == targets
 
 
+@pytest.mark.parametrize(
+    "headings",
+    ["E-mail,Nome,Cognome,Telefono", "Endereço de e-mail,Nome,Sobrenome,Telefone",
+     "E-mailadres,Voornaam,Achternaam,Telefoon", "Adres e-mail,Imię,Nazwisko,Numer telefonu", "メールアドレス,名,姓,電話番号"],
+)  # fmt: skip
+def test_guess_targets_in_each_language(headings: str) -> None:
+    """The usual headings of a customer list are recognised in the languages of the interface."""
+    email, first, last, phone = columns.guess_targets(headings.split(","))
+    assert (email, last, phone) == ("email", "last_name", "phone") and first in ("first_name", "name")
+
+
 def test_guess_targets_of_columns() -> None:
     """Column names in other words and languages find their field; read-only fields are left out."""
     names = ["E-Mail", "Vorname", "Last Name", "Mobile", "Favourite colour", "data.x", "id", "Email 2", "created_at"]
