@@ -78,7 +78,7 @@ class SnapshotKey(NamedTuple):
 class WrittenList(NamedTuple):
     """The number of rows of a recipient list; with a local time, also of its recipients by row of `send_time`."""
 
-    count: int
+    size: int
     by_send_time: dict[int, int]
 
 
@@ -376,7 +376,7 @@ def record_list(key: SnapshotKey, written: WrittenList) -> None:
     state = get_state(campaign)
     if state is None or campaign.started_at != key.moment:
         return
-    state.total, state.listed, state.first_id = state.done + written.count, state.done, _reserve_ids(written.count)
+    state.total, state.listed, state.first_id = state.done + written.size, state.done, _reserve_ids(written.size)
     if state.zone:
         send_times.store_recipients(campaign.id, written.by_send_time)
     _save_state(campaign, state)

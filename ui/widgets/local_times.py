@@ -73,8 +73,8 @@ def build_local_times(campaign: Campaign) -> LocalTimes | None:
                 times.next_day_recipients,
             )
         )
-    ends = (moments[0].at, moments[-1].at) if moments else (None, None)
-    return LocalTimes(format_local_time(campaign.local_time), *ends, moments, sources, passed)
+    first_at, last_at = (moments[0].at, moments[-1].at) if moments else (None, None)
+    return LocalTimes(format_local_time(campaign.local_time), first_at, last_at, moments, sources, passed)
 
 
 def _describe_moment(moment: SendMoment) -> LocalMoment:
