@@ -211,7 +211,8 @@ def test_guess_targets_of_headings_with_remarks(headings: list[str], targets: li
 @pytest.mark.parametrize(
     "headings",
     ["E-mail,Nome,Cognome,Telefono", "Endereço de e-mail,Nome,Sobrenome,Telefone",
-     "E-mailadres,Voornaam,Achternaam,Telefoon", "Adres e-mail,Imię,Nazwisko,Numer telefonu", "メールアドレス,名,姓,電話番号"],
+     "E-mailadres,Voornaam,Achternaam,Telefoon", "Adres e-mail,Imię,Nazwisko,Numer telefonu",
+     "メールアドレス,名,姓,電話番号"],
 )  # fmt: skip
 def test_guess_targets_in_each_language(headings: str) -> None:
     """The usual headings of a customer list are recognised in the languages of the interface."""
