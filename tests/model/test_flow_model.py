@@ -14,7 +14,7 @@ from tests.model.machine import FlowMachine, find_held_out
 from tests.model.stage import PEOPLE, Environment, Example, Tally
 
 # A seed whose few examples are rich in events
-SEED = 3
+SEED = 42
 
 
 # The requests of flows go to this process.

@@ -33,6 +33,7 @@ IN_FRANCE = [{"name": "contact_country", "predicate": "eq", "value": "FR"}]
 _CLICKED = [{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}]
 # `updated_at` of an object as a client read it; in the future, so that the example works at any time
 _READ_AT = "2099-12-31T09:30:00.000Z"
+_TEST = {"type": "random_split", "metric": "clicks", "branches": [{"name": "Short", "share": 50}, {"share": 50}]}
 STEPS: list[dict[str, Any]] = [
     {"subject": "Welcome, {{ contact.first_name | default: 'friend' }}", "body": "<p>Good that you are here.</p>"},
     {"duration": 86_400},
@@ -133,8 +134,9 @@ STORY: tuple[Example, ...] = (
     }),
     Example("POST /flows/{id}/reject", "Reject a flow with a reason", {"note": "The second mail is too soon."}, 1),
     Example("POST /flows/{id}/approve", "Approve a flow as it was read", {"updated_at": _READ_AT}, 1),
-    Example("PATCH /flows/{id}", "Wait a day longer, and end the run with an order", {
-        "goal": "order_paid", "steps": [{**STEPS[0], "id": 1}, {"id": 2, "duration": 172_800}, {**STEPS[2], "id": 3}],
+    Example("PATCH /flows/{id}", "Wait a day longer, end the run with an order, and test two branches", {
+        "goal": "order_paid",
+        "steps": [{**STEPS[0], "id": 1}, {"id": 2, "duration": 172_800}, {**STEPS[2], "id": 3}, _TEST],
     }, 1),
     Example("POST /flows/{id}/simulate", "Simulate a flow for a contact", {
         "contact_id": 1, "events": [{"event": "email_clicked", "after": 3_600}],
@@ -142,6 +144,9 @@ STORY: tuple[Example, ...] = (
     Example("POST /flows/{id}/replay", "Replay a flow against the last 30 days", {"days": 30}, 1),
     Example("POST /flows/{id}/simulate_all", "Simulate a flow for all who joined in the last 30 days", {"days": 30}, 1),
     Example("POST /flows/{id}/activate", "Activate a flow", {}, 1),
+    Example("POST /flows/{id}/winner", "Choose the branch that all contacts take from now on", {
+        "step": 8, "branch": "b10",
+    }, 1),
     Example("POST /flows/{id}/enroll", "Enroll existing contacts", {"contact_ids": [1]}, 1),
     Example("POST /flows/{id}/runs/move_on", "Skip the wait in a step", {"step": 2}, 1),
     Example("POST /flows/{id}/runs/take_out", "Remove a contact from a flow", {"run_ids": [1]}, 1),
