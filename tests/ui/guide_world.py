@@ -53,7 +53,7 @@ class World:
     def __init__(self, server: Server, clock: TestClock, language: str) -> None:
         self.server, self._clock, self.language = server, clock, language
         self.texts = texts = TEXTS[language]
-        self.town = texts["file_header"].split(",")[2].lower()  # the key of a custom field
+        self.town = texts["town"]  # the key of a custom field
         self.api, self._owner = server.client(), user_client(server, OWNER)
         self._owner.patch("/users/1", {"name": "Ada Green"}).expect(200)
         self._describe_company()
