@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from appliance.core.i18n import DEFAULT_LANGUAGE, LANGUAGES
 from tests.kit.server import ROOT
 from ui import documentation
 
@@ -27,6 +28,7 @@ NO_NAMES = {
     "Up to 100,000 contacts",
 }  # fmt: skip
 MAX_PICTURE_BYTES, MAX_PICTURES_BYTES = 60_000, 1_500_000
+MAX_TRANSLATED_PICTURES_BYTES = 560_000  # of each other language
 PICTURES = ROOT / "static" / "guides"
 
 
@@ -97,10 +99,14 @@ def test_pictures_are_small_and_used_once() -> None:
     used = [
         match for name in documentation.guide_names() for match in re.findall(r"!\[(.*?)\]\((.*?)\)", source_of(name))
     ]
-    files = {path.name: path.stat().st_size for path in PICTURES.iterdir()}
+    files = {path.name: path.stat().st_size for path in PICTURES.glob("*.webp")}
     assert sorted(file for _, file in used) == sorted(files)
     assert all(len(alt) > 30 for alt, _ in used)
     assert max(files.values()) <= MAX_PICTURE_BYTES and sum(files.values()) <= MAX_PICTURES_BYTES
+    for language in set(LANGUAGES) - {DEFAULT_LANGUAGE}:
+        translated = {path.name: path.stat().st_size for path in (PICTURES / language).iterdir()}
+        assert sorted(translated) == sorted(files), language
+        assert sum(translated.values()) <= MAX_TRANSLATED_PICTURES_BYTES, language
 
 
 @pytest.mark.parametrize("entry", documentation.HELP, ids=lambda entry: entry[0])
