@@ -139,7 +139,8 @@ _STATUSES = {
     "cancelled": ("stopped", pgettext_noop("message", "Cancelled")),
     "uncertain": ("paused", pgettext_noop("message", "Unconfirmed")),
 }
-# The label of each reason why a message is skipped or a campaign paused; below, those that differ for SMS.
+# The label of each reason why a message is skipped, a campaign paused or a run of a flow ended by the service; below,
+# those that differ for SMS.
 _REASONS = {
     "unsubscribed": gettext_noop("Unsubscribed"),
     "no_channel": gettext_noop("No email address"),
@@ -163,6 +164,8 @@ _REASONS = {
     "complaint_rate": gettext_noop("Spam complaint rate too high"),
     "transport": gettext_noop("The mail server rejected or did not confirm 20 messages in a row"),
     "missed_start": gettext_noop("The start time was missed"),
+    "slow_conditions": gettext_noop("Checking conditions on events took too long"),
+    "too_costly": gettext_noop("The contact has too many events for the conditions"),
     "domain_failed": gettext_noop("The sending domain is no longer verified (DNS records missing)"),
 }
 _SMS_REASONS = {

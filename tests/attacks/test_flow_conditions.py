@@ -17,8 +17,8 @@ def test_costly_conditions_of_one_account_stop_only_its_own_flow(
     account_id = server.cli("account", "add", "Elsewhere").stdout.strip()
     other = server.client(server.new_key("theirs", "--account", account_id))
     flow_id, victim_id = create_costly_flow(api), create_flow(other, "order")
-    contact_id = api.post("/contacts", {"email": "ann@example.org"}).expect(201)["id"]
-    batch = [{"event": "view", "contact_id": contact_id, "data": {"path": "/"}}] * 1_000
+    contact_ids = [api.post("/contacts", {"email": f"c{index}@example.org"}).expect(201)["id"] for index in range(12)]
+    batch = [{"event": "view", "contact_id": number, "data": {"path": "/"}} for number in contact_ids] * 80
     api.post("/events/batch", {"events": batch}).expect(200)
     buyer_id = other.post("/contacts", {"email": "bob@example.org"}).expect(201)["id"]
     started_at = time.monotonic()
@@ -32,6 +32,41 @@ def test_costly_conditions_of_one_account_stop_only_its_own_flow(
     assert "Checking its conditions on events took too long" in user.get(f"/flows/{flow_id}")
     assert "Flow paused" in user.get("/activity")
     assert api.post(f"/flows/{flow_id}/activate").expect(200)["pause_reason"] is None
+
+
+def test_a_long_history_of_one_contact_stops_only_its_own_run(
+    server: Server, api: Client, user: ScriptlessBrowser
+) -> None:
+    """A key that may only record events cannot pause a flow; runs of others go on, and pages name the reason."""
+    recorder = server.client(server.new_key("recorder", "--scope", "events:write"))
+    seen = {"event": "view", "where": [{"name": "event.path", "predicate": "cont", "value": "zzz"}]}
+    many = [{"name": "event", "predicate": "performed", "value": seen}] * 24
+    filters = [
+        {"name": "group", "predicate": "any", "value": many},
+        {"name": "group", "predicate": "any", "value": many},
+    ]
+    split = {"filters": [{"name": "group", "predicate": "any", "value": filters}], "yes": [], "no": [{"type": "exit"}]}
+    body = {"name": "Shop", "trigger": {"event": "order"}, "steps": [split], "status": "active"}
+    flow_id = api.post("/flows", body).expect(201)["id"]
+    costly_id, *others = [
+        api.post("/contacts", {"email": f"h{index}@example.org"}).expect(201)["id"] for index in range(4)
+    ]
+    batch = [{"event": "view", "contact_id": costly_id, "data": {"path": "/"}}] * 1_000
+    for _ in range(8):
+        recorder.post("/events/batch", {"events": batch}).expect(200)
+    for contact_id in (costly_id, *others):
+        recorder.post("/events", {"event": "order", "contact_id": contact_id}).expect(201)
+    runs = api.wait(
+        f"/flows/{flow_id}/runs", lambda rows: [row["status"] for row in rows] == ["exited"] * 4, timeout=60
+    )
+    reasons = {row["contact_id"]: row["exit_reason"] for row in runs}
+    assert reasons == {costly_id: "too_costly"} | dict.fromkeys(others, "exit_step")
+    assert api.get(f"/flows/{flow_id}").expect(200)["status"] == "active"
+    exited = api.get(f"/flows/{flow_id}/report").expect(200)["runs"]["exited"]
+    assert ("too_costly", 1) in [(reason["reason"], reason["count"]) for reason in exited["reasons"]]
+    reason = "the contact has too many events for the conditions"
+    assert reason in user.get(f"/flows/{flow_id}/people?status=exited")
+    assert reason in user.get("/activity?event=flow_exit").lower()
 
 
 def create_flow(client: Client, event: str, **data: Any) -> int:

@@ -100,7 +100,6 @@ _REASONS = {
     "winner": gettext_noop("Took the winner of the test"),
     "depth": gettext_noop("Flows triggered each other too many times"),
     "frequency": gettext_noop("Re-entry not allowed yet"),
-    "too_costly": gettext_noop("The contact has too many events for the conditions"),
 }
 
 
