@@ -89,6 +89,8 @@ class _Run(Protocol):
     id: int
     step_visit_id: int | None
     test: bool
+    started_at: int
+    due_at: int
 
 
 RunT = TypeVar("RunT", bound=_Run)
@@ -108,17 +110,23 @@ class EntryGate:
         self._admitted: list[int] = []
 
     def admit(self, runs: list[RunT]) -> list[RunT]:
-        """Return the runs in their order, without those that have not begun and have no place: these are put off."""
-        new_ids = (
-            [each.id for each in runs if each.step_visit_id is None and not each.test] if self._max_per_hour else []
-        )
-        begun_ids = _find_begun(new_ids)
-        waiting_ids = [run_id for run_id in new_ids if run_id not in begun_ids]
-        if not waiting_ids:
+        """Return the runs in their order, without those that have not begun and have no place: these are put off.
+
+        A run that a user lets begin at once takes a place even if there is none (`runs.act_on_runs`).
+        """
+        if not self._max_per_hour:
             return runs
+        new_runs = [each for each in runs if each.step_visit_id is None and not each.test]
+        begun_ids = _find_begun([each.id for each in new_runs])
+        waiting = [each for each in new_runs if each.id not in begun_ids]
+        if not waiting:
+            return runs
+        chosen_ids = [each.id for each in waiting if each.due_at < each.started_at]
+        waiting_ids = [each.id for each in waiting if each.due_at >= each.started_at]
         places = _load(self._flow_id)
-        free = max(0, self._max_per_hour - sum(count for _, count in _keep_last_hour(places.begun, self._now)))
-        self._admitted, late_ids = waiting_ids[:free], waiting_ids[free:]
+        taken = len(chosen_ids) + sum(count for _, count in _keep_last_hour(places.begun, self._now))
+        free = max(0, self._max_per_hour - taken)
+        self._admitted, late_ids = chosen_ids + waiting_ids[:free], waiting_ids[free:]
         if not late_ids:
             return runs
         self._put_off(late_ids, places)

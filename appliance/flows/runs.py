@@ -379,7 +379,8 @@ def _has_step(flow: Flow, step_id: int) -> bool:
 def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_only: bool = False) -> list[int]:
     """Perform an action on the live runs among `run_ids` and return their ids; with `tests_only` only on test runs.
 
-    `move_on` makes them due, which ends a wait. `take_out` ends them and cancels their messages that are not being
+    `move_on` makes them due, which ends a wait, also that for the limit of entries an hour (`entry_caps.py` lets a run
+    begin that is due before it was created). `take_out` ends them and cancels their messages that are not being
     sent.
     """
     require_write_transaction()
@@ -391,7 +392,8 @@ def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_o
     if action == "move_on":
         # A wait ends when its run is due. In a paused flow the runs stay, and advance when it is resumed.
         connection().execute(
-            "UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 WHERE id IN "
+            "UPDATE run SET due_at = CASE WHEN step_visit_id IS NULL AND due_at > ?2 THEN created_at - 1 "
+            "ELSE min(coalesce(due_at, ?2), ?2) END, updated_at = ?2 WHERE id IN "
             "(SELECT value FROM json_each(?1))",
             (ids_json, now),
         ).fetchall()

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from appliance.core import clock
-from appliance.flows import enrollment, entry_caps, store, triggers
+from appliance.flows import enrollment, entry_caps, runs, store, triggers
 from appliance.flows.enrollment import Entrant, OpenFlow
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
@@ -103,6 +103,27 @@ def test_a_backlog_begins_at_the_limit(cause: str, home: Home) -> None:
         completed.append(count_completed())
         home.advance(3601)
     assert completed == [20, 30, 40, 50, 60, 70, 75, 75, 75]
+
+
+def test_a_contact_who_may_enter_at_once_takes_a_place(home: Home) -> None:
+    """Whoever a user lets move on begins before the limit allows it, and the others wait for an hour from then."""
+    flow = create_live_flow(home, [{"id": 1, "type": "tag_add", "tag": "seen"}])
+    set_limit(flow, 1)
+    open_flow = OpenFlow(home.account_id, flow.id, "Hello", 1, "every_time", max_per_hour=1)
+    contacts = [home.contact(f"p{index}@acme.test").id for index in range(3)]
+    transactions.write(enrollment.start_runs, open_flow, [Entrant(number) for number in contacts])
+    advance_until_idle()
+    home.advance(1800)
+    last_id = int(scalar("SELECT max(id) FROM run"))
+    assert transactions.write(runs.act_on_runs, flow.id, [last_id], "move_on") == [last_id]
+    advance_until_idle()
+    assert count_completed() == 2 and rows("SELECT status FROM run WHERE id = ?", (last_id,)) == [("completed",)]
+    home.advance(1801)
+    advance_until_idle()
+    assert count_completed() == 2
+    home.advance(1801)
+    advance_until_idle()
+    assert count_completed() == 3
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
