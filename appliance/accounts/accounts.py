@@ -311,10 +311,8 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
     if isinstance(hours, QuietHours) and isinstance(hours.to, str) and hours.from_ == hours.to:
         faults.add("sms_quiet_hours", gettext("is invalid"))
     calendar = values.get("marketing_calendar")
-    if isinstance(calendar, MarketingCalendar) and not calendar.days:
-        faults.add("marketing_calendar.days", gettext("can't be blank"))
-    if isinstance(calendar, MarketingCalendar) and str(calendar.to) <= str(calendar.from_):
-        faults.add("marketing_calendar.to", gettext("must be later than the start"))
+    if isinstance(calendar, MarketingCalendar):
+        _validate_calendar(calendar, faults)
     if values.get("sms_from") and _is_taken(account_id, values["sms_from"]):
         faults.add("sms_from", gettext("has already been taken"))
     utm.validate(values.get("utm"), "utm.", faults)
@@ -331,6 +329,16 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
         elif error := merge.find_error(hint, "text"):
             faults.add(path, error)
     faults.check()
+
+
+def _validate_calendar(calendar: MarketingCalendar, faults: Faults) -> None:
+    """Add the errors that the types do not catch. An invalid value was left out, so it is not the type's."""
+    start: Any = calendar.from_
+    end: Any = calendar.to
+    if calendar.days == []:
+        faults.add("marketing_calendar.days", gettext("can't be blank"))
+    if isinstance(start, str) and isinstance(end, str) and end <= start:
+        faults.add("marketing_calendar.to", gettext("must be later than the start"))
 
 
 def _is_taken(account_id: int, sender: str) -> bool:
