@@ -252,7 +252,7 @@ def _draw_audience(camera: Camera, world: World) -> None:
     camera.take("form-settings", page.locator("main"), margin=0, max_height=640)
     page.goto(f"/forms/{world.form}")
     with page.expect_popup() as popup:
-        page.get_by_role("link", name=gettext("View form")).click()
+        page.locator(".head a.btn[target=_blank]").first.click()
     visitor = Camera(popup.value, camera.language, is_writing=camera.is_writing)
     visitor.take("form-page", popup.value.locator("main"), margin=24)
     camera.differences |= visitor.differences
