@@ -107,7 +107,7 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     is_branded = request.args.get("look") != "plain"
     sender_problems = await fetch(_list_sender_problems, visit.account_id)
     recent_count = await fetch(store.count_recent_submissions, visit.account_id, form_id, _RECENT_DAYS)
-    language = row.language or i18n.get_language_tag()
+    language = (row.language and i18n.match_language(row.language)) or i18n.get_language()
     return view.render(
         request, "forms/show.html", row=row, lists=lists, snippet=fields.render_embed(row, style, is_branded),
         is_branded=is_branded, field_labels=[fields.get_label(field, language) for field in list_fields(row)],
