@@ -139,8 +139,7 @@ _STATUSES = {
     "cancelled": ("stopped", pgettext_noop("message", "Cancelled")),
     "uncertain": ("paused", pgettext_noop("message", "Unconfirmed")),
 }
-# The label of each reason why a message is skipped, a campaign paused or a run of a flow ended by the service; below,
-# those that differ for SMS.
+# The label of each reason why a message is skipped or a campaign paused; below, those that differ for SMS.
 _REASONS = {
     "unsubscribed": gettext_noop("Unsubscribed"),
     "no_channel": gettext_noop("No email address"),
@@ -164,8 +163,6 @@ _REASONS = {
     "complaint_rate": gettext_noop("Spam complaint rate too high"),
     "transport": gettext_noop("The mail server rejected or did not confirm 20 messages in a row"),
     "missed_start": gettext_noop("The start time was missed"),
-    "slow_conditions": gettext_noop("Checking conditions on events took too long"),
-    "too_costly": gettext_noop("The contact has too many events for the conditions"),
     "domain_failed": gettext_noop("The sending domain is no longer verified (DNS records missing)"),
 }
 _SMS_REASONS = {
@@ -174,6 +171,11 @@ _SMS_REASONS = {
     "invalid_address": gettext_noop("Not a mobile number"),
     "transport": gettext_noop("The provider rejected 20 messages in a row"),
     "bounce_rate": gettext_noop("More than 5%% of the numbers are invalid"),
+}
+# The label of each reason why the service paused a flow or ended a run of it.
+_FLOW_REASONS = {
+    "slow_conditions": gettext_noop("Checking conditions on events took too long"),
+    "too_costly": gettext_noop("The contact has too many events for the conditions"),
 }
 # Icon and label of each consent event.
 _CONSENT_EVENTS = {
@@ -329,7 +331,7 @@ def consent_actor(name: str) -> str:
 
 
 def reason_label(code: str | None, channel: str = "email") -> str:
-    """Return the label of the reason why a message was skipped or a campaign paused.
+    """Return the label of the reason why a message was skipped, a campaign or flow paused, or a run ended early.
 
     An unknown code is labelled with its name.
     """
@@ -342,7 +344,8 @@ def reason_label(code: str | None, channel: str = "email") -> str:
         if reason not in _SUPPRESSIONS:
             return gettext("Suppressed")
         return gettext("Suppressed (%(reason)s)", reason=uncapitalize(suppression_label(reason)))
-    return gettext(_REASONS[code]) if code in _REASONS else code.replace("_", " ").capitalize()
+    label = _REASONS.get(code) or _FLOW_REASONS.get(code)
+    return gettext(label) if label is not None else code.replace("_", " ").capitalize()
 
 
 # The pages of the settings and others where what a check of `campanero doctor` found can be changed, by check.

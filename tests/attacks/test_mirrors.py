@@ -5,17 +5,14 @@ import time
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 _MAX_SECONDS = 15  # without a limit, the contact of the other account was in its list after 100 seconds
 
 
 @pytest.mark.full  # records 30,000 events, and compares mirrors for a minute
-def test_costly_mirrors_of_one_account_delay_no_mirror_of_another(
-    server: Server, api: Client, user: ScriptlessBrowser
-) -> None:
-    """The page of a costly list says that it is updated less often."""
+def test_costly_mirrors_of_one_account_delay_no_mirror_of_another(server: Server, api: Client) -> None:
+    """A contact is in the list of the other account within seconds, while three costly lists are compared."""
     account_id = server.cli("account", "add", "Elsewhere").stdout.strip()
     other = server.client(server.new_key("theirs", "--account", account_id))
     contact_id = api.post("/contacts", {"email": "ann@example.org"}).expect(201)["id"]
@@ -27,19 +24,13 @@ def test_costly_mirrors_of_one_account_delay_no_mirror_of_another(
     segment_id = other.post("/segments", {"name": "Theirs", "filters": filters}).expect(201)["id"]
     victim_id = other.post("/lists", {"name": "Theirs", "segment_id": segment_id}).expect(201)["id"]
     other.wait(f"/lists/{victim_id}", lambda row: not row["stale"], timeout=60)
-    costly_ids = [
-        api.post("/lists", {"name": f"Costly {segment_id}", "segment_id": segment_id}).expect(201)["id"]
-        for segment_id in costly_segments
-    ]
+    for costly_id in costly_segments:
+        api.post("/lists", {"name": f"Costly {costly_id}", "segment_id": costly_id}).expect(201)
     time.sleep(2.5)  # until they are being compared
     started_at = time.monotonic()
     other.post("/contacts", {"email": "bob@example.org", "first_name": "Victim"}).expect(201)
     other.wait(f"/lists/{victim_id}", lambda row: row["contacts_count"] == 1, timeout=120)
     assert time.monotonic() - started_at < _MAX_SECONDS
-    deadline = time.monotonic() + 400
-    while "so the list is updated less often" not in user.get(f"/lists/{costly_ids[0]}"):
-        assert time.monotonic() < deadline
-        time.sleep(2)
 
 
 def create_costly_segment(api: Client, number: int) -> int:
