@@ -273,7 +273,10 @@ def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
 
 
 def _fits_in_send(campaign: Campaign) -> bool:
-    """Return whether an audience is small, and found in little processor time, so that its send may write its rows."""
+    """Return whether an audience is small, and found in little processor time, so that its send may write its rows.
+
+    A few contacts with many events may take as long as millions, while no account can write (T22).
+    """
     started, db = time.thread_time(), connection()
     db.set_progress_handler(lambda: time.thread_time() - started > _SLOW_QUERY_SECONDS, 10_000, id=_fits_in_send)
     try:
@@ -285,13 +288,9 @@ def _fits_in_send(campaign: Campaign) -> bool:
 
 
 def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
-    """Return whether the snapshot is written in batches.
-
-    An audience that was small and quick before the transaction is measured again: events that came since, or another
-    audience, may take the writer for minutes, in which no account can write (T22).
-    """
-    if size is not None and size.is_large and size.trigger == _describe_trigger(campaign):
-        return True
+    """Return whether the snapshot is written in batches; a `size` measured for another audience is ignored."""
+    if size is not None and size.trigger == _describe_trigger(campaign):
+        return size.is_large
     return not _fits_in_send(campaign)
 
 

@@ -36,7 +36,7 @@ def partial_snapshot(home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Campa
 
 
 def test_a_slow_audience_is_selected_outside_of_the_writer(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few contacts with many events may take as long to select as millions, also if they came just now (T22)."""
+    """A few contacts with many events may take as long to select as millions (T22)."""
     contact = home.contact("often@example.org").id
     transactions.write(log.record_many, [NewEvent(home.account_id, "viewed", contact, {"page": "/"})] * 3_000)
     condition = {"event": "viewed", "at_least": 1, "where": [{"name": "event.page", "predicate": "cont", "value": "x"}]}
@@ -47,10 +47,11 @@ def test_a_slow_audience_is_selected_outside_of_the_writer(home: Home, monkeypat
     campaign.trigger.save()
     quick = audience_snapshot.measure_audience(campaign)
     assert quick is not None and not quick.is_large
+    other = quick._replace(trigger=())
     monkeypatch.setattr("appliance.campaigns.audience_snapshot._SLOW_QUERY_SECONDS", 0)
     slow = audience_snapshot.measure_audience(campaign)
     assert slow is not None and slow.is_large
-    transactions.write(audience_snapshot.begin_snapshot, campaign, "smtp", quick)
+    transactions.write(audience_snapshot.begin_snapshot, campaign, "smtp", other)
     assert campaign.pending_snapshot is not None
 
 

@@ -11,7 +11,7 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import clock, signals, validation
 from appliance.core.errors import Invalid, NotFound
-from appliance.flows import enrollment, simulation, simulator, store
+from appliance.flows import enrollment, simulation, simulator, starters, store
 from appliance.flows.store import FlowCreate
 from appliance.sending.messages.ledger import Outcome
 from appliance.storage import disk_guard, transactions
@@ -125,7 +125,7 @@ def test_an_assumed_opt_out_or_bounce_skips_messages(home: Home) -> None:
 
 def test_the_sunset_starter_unsubscribes_those_who_do_not_click(home: Home) -> None:
     """Its last step opts out of email in the simulation, and nothing of that is stored."""
-    starter = store.find_starter(home.account_id, "sunset")
+    starter = starters.find_starter(home.account_id, "sunset")
     assert starter is not None
     flow = create_flow(home, starter.steps, {"event": "manual"})
     contact = home.contact("quiet@example.org")

@@ -32,7 +32,7 @@ def test_required_fields_of_steps_errors_and_previews() -> None:
     schemas = published.document()["components"]["schemas"]
     step = {field.name for field in FIELDS if field.shape == "FlowStep"}
     optional = {"from_name", "from_email", "reply_to", "design", "transactional", "event_data", "contact_list_id",
-                "data_merge", "channel"}  # fmt: skip
+                "data_merge", "channel", "utm"}  # fmt: skip
     assert set(published.merge_all_of(schemas["FlowStep"])["required"]) == step - optional
     assert set(published.merge_all_of(schemas["ErrorResponse"])["required"]) == {
         "error",

@@ -24,7 +24,7 @@ MAX_HEADER_BYTES, MAX_HEADERS, MAX_LINES = 262_144, 1_000, 1_000_000
 MAX_COMPOSITE_PARTS = 100
 # Headers of parts with the name of a file; most files have two.
 MAX_FILE_NAMES = 1_000
-# A header that describes a part: the email package takes time with the square of its parameters (T63).
+# A header that describes a part: the email package takes time with the square of its parameters (T20).
 MAX_PART_FIELD_BYTES, MAX_PARAMETERS = 4_096, 64
 # A message that passed through more servers is in a loop (RFC 5321, 6.3).
 MAX_RECEIVED_HEADERS = 50
