@@ -408,7 +408,7 @@ async def get_campaign_report(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("GET", "/campaigns/{id}/send_times", scope="campaigns:read", response_type=SendTimes)
 async def get_send_times(request: ApiRequest) -> ApiResponse:
-    """Get when a campaign with a local time leaves in which time zone; 404 if it has none.
+    """Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
 
     It shows where contacts are, so it requires `contacts:read` too.
     """

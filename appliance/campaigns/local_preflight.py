@@ -11,7 +11,6 @@ from appliance.campaigns import audience, send_times, store, variants
 from appliance.campaigns.findings import Finding, PreflightInput
 from appliance.campaigns.send_times import ZoneProgress
 from appliance.core import clock, time_zones
-from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, ngettext
 from appliance.events.listing import Moment
 from appliance.sending.messages import marketing_calendar
@@ -49,7 +48,7 @@ class ZoneSources(Struct):
 class SendTimes(Struct):
     """When a campaign with a local time leaves in which time zone: fixed when it is sent, before that a forecast."""
 
-    local_time: Annotated[str, Meta(description="time on the clock of each recipient")]
+    local_time: Annotated[str, Meta(description="time on the clock of each recipient; null for other campaigns")] | None
     is_fixed: Annotated[bool, Meta(description="whether the campaign was sent, so that the times are fixed")]
     first_at: Annotated[Moment, Meta(description="when the first recipients get it; null without recipients")] | None
     last_at: Annotated[Moment, Meta(description="when the last recipients get it; null without recipients")] | None
@@ -64,13 +63,13 @@ class SendTimes(Struct):
 
 
 def get_send_times(account_id: int, campaign_id: int, is_exact: bool = True) -> SendTimes:
-    """Return when a campaign with a local time leaves; raises NotFound if it is unknown or has no local time.
+    """Return when a campaign with a local time leaves, nothing for another one; raises NotFound for an unknown one.
 
     Without `is_exact`, the counts of a very large audience may be a few seconds old.
     """
     campaign = store.get(account_id, campaign_id)
     if campaign.local_time is None:
-        raise NotFound
+        return SendTimes(None, campaign.started_at is not None, None, None, [], None, 0, 0)
     if campaign.started_at is not None:
         progress = send_times.list_progress(campaign)
         return _build(campaign, progress, None)

@@ -32,7 +32,7 @@ FOLLOWS = {
     "POST /suppressions": {"channel"},
     "POST /users": {"name", "password"},
     "POST /flows": {"trigger"},
-    "POST /templates": {"updated_at"},
+    "POST /templates": {"updated_at", "design"},
     "POST /events": {"contact_id", "created_at"},
     "POST /messages": {"from"},
     "POST /api_keys": {"smtp_hourly_limit"},

@@ -83,8 +83,9 @@ def send_to(api: Client, operation: Operation, path: str, body: bytes) -> Respon
 
 
 def is_error_of(name: str, where: str) -> bool:
-    """Return whether an error is that of a field; an error of a whole step counts for the fields of the step."""
-    return name.startswith(where) or (name == "steps[]" and where.startswith("steps[]."))
+    """Return whether an error is that of a field; an error of a whole step or `data` counts for the fields in it."""
+    is_outer = name == "steps[]" or name.rpartition(".")[2] == "data"
+    return name.startswith(where) or (is_outer and where.startswith(f"{name}."))
 
 
 def with_raw_text(value: Any, text: str) -> bytes:
