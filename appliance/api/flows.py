@@ -339,9 +339,9 @@ def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stor
             trigger = None
     if new or (trigger is not None and triggers.asks_about_contact(trigger)):
         require_contacts_scope(request)
-    if any(compiler.asks_about_event_data(questions.get("filters")) for questions in checked) or (
-        trigger is not None and triggers.asks_about_event_data(trigger)
-    ):
+    if any(
+        questions.get("by_amount") or compiler.asks_about_event_data(questions.get("filters")) for questions in checked
+    ) or (trigger is not None and triggers.asks_about_event_data(trigger)):
         require_scope(request.credential, "events:read")
 
 
@@ -507,6 +507,7 @@ async def choose_flow_winner(request: ApiRequest) -> ApiResponse:
 
     Contacts in the flow keep their branch.
     """
+    _require_can_change(request, await fetch(store.get, request.account_id, request.id))
     decision = await scan(split_results.find_decision, request.account_id, request.id, request.body)
     await commit(split_tests.choose, request.account_id, request.id, request.body, decision, request.caller)
     return ApiResponse(await scan(split_results.load_result, request.account_id, request.id, request.body.step))

@@ -224,11 +224,11 @@ def render_preview(
     """
     campaign = store.get(account_id, campaign_id)
     snapshot = campaign.pinned.get("utm") if campaign.pinned else utm_links.build_campaign_utm(campaign)
-    tagger = utm_links.build_tagger(snapshot, variant)
     if variant > 1:
         if campaign.setup is None:
             raise NotFound
         campaign = variants.build_view(campaign, variants.get_variant(campaign.setup, variant))
+    tagger = utm_links.build_tagger(snapshot, variant)
     account = Account.get_by_id(account_id)
     contact = contacts.get(account_id, contact_id) if contact_id is not None else find_sample_contact(campaign)
     brand = brands.get(account_id)

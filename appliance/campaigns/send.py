@@ -26,7 +26,7 @@ from appliance.campaigns.store import CampaignPatch, SendRequest
 from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent
-from appliance.core import clock, signals
+from appliance.core import clock, signals, time_zones
 from appliance.core.errors import Invalid, Unavailable
 from appliance.core.i18n import gettext, gettext_stored
 from appliance.events import log
@@ -233,7 +233,9 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
     """
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
-        when = store.get_times(campaign, request).scheduled_at
+        when, local_time = store.get_times(campaign, request)
+        if local_time is not None:
+            when = time_zones.find_first_and_last(local_time)[1]
         if when is None or when <= clock.now_ms():
             raise Invalid({"scheduled_at": [gettext("must be in the future")]})
     return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)

@@ -9,13 +9,13 @@ import email.errors
 import email.header
 import email.utils
 from email.message import Message
-from functools import cache
+from functools import lru_cache
 
 # Codecs of Python that decode bytes to text, and are no charsets of email.
 _NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"))
 
 
-@cache
+@lru_cache(256)
 def _find_codec(charset: str) -> str | None:
     """Return the name of the codec of a charset, or None if there is no such charset."""
     try:

@@ -3,6 +3,7 @@
 A local time is written `2026-12-01T09:00`, without an offset.
 """
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
@@ -17,7 +18,7 @@ _MAX_CACHED_BLOCKS = 200_000
 # In North America the area code decides, except where an area has several zones; then the exchange code decides too.
 _AREA_CODE_CHARACTERS = len("+1NPA")
 _MAX_CALLING_CODE_DIGITS = 3
-_LOCAL_TIME_CHARACTERS = len("2026-12-01T09:00")
+_LOCAL_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}")
 # The pattern of a local time in the API. It has a 29 February only in leap years.
 _YEAR = r"(19[7-9][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])"
 _LEAP_YEAR = r"(19(7[26]|[89][26]|8[048])|2[0-9](0[48]|[2468][048]|[13579][26]))"
@@ -163,8 +164,8 @@ def parse_local_time(text: str) -> datetime:
 
     Raises ValueError for another text, and for a time before 1970 or after 9998.
     """
-    local = datetime.fromisoformat(text)
-    if len(text) != _LOCAL_TIME_CHARACTERS or text[10] != "T" or not 1970 <= local.year <= 9998:
+    local = datetime.fromisoformat(text) if _LOCAL_TIME.fullmatch(text) else None
+    if local is None or not 1970 <= local.year <= 9998:
         raise ValueError("a local time must be written 2026-12-01T09:00")
     return local
 

@@ -334,6 +334,10 @@ def _follows(times: list[int] | None, at: int) -> bool:
 # -- steps and warnings ------------------------------------------------------------------------------------------------
 
 
+# The content of a message, and encrypted secrets
+_NOT_STORED = frozenset(("template_id", "secret_headers", "signing_secret", "slack_url"))
+
+
 def _build_steps(draft: ReplayOutcome, live: ReplayOutcome | None) -> Iterator[ReplayStep]:
     """Yield the steps of the draft in document order, and then those that only the live version has."""
     draft_counts = _count_steps(draft)
@@ -348,8 +352,10 @@ def _build_steps(draft: ReplayOutcome, live: ReplayOutcome | None) -> Iterator[R
 
 
 def _get_stored_props(step: dict[str, Any]) -> dict[str, Any]:
-    """Return the properties of a step, of a message only what its summary shows."""
-    props = {key: value for key, value in get_props(step).items() if key != "template_id"}
+    """Return the properties of a step that its summary shows: no secrets, and of a message only its beginning."""
+    props = {key: value for key, value in get_props(step).items() if key not in _NOT_STORED}
+    if isinstance(props.get("target"), dict):
+        props["target"] = {key: value for key, value in props["target"].items() if key not in _NOT_STORED}
     if "content" in props:
         props["content"] = {name: (props["content"].get(name) or "")[:MAX_SHOWN] for name in ("subject", "body")}
     return props

@@ -281,7 +281,11 @@ def _run_child(replay_id: int, stopping: threading.Event) -> None:
                 transactions.write(_store, replay_id, done)
                 return
             _progress[replay_id] = message.get("share", _progress.get(replay_id, 0.0))
-            if stopping.is_set() or not _is_open(replay_id):
+            if stopping.is_set():
+                return
+            if not _is_open(replay_id):
+                # Its flow was deleted, or somebody has cancelled it, which is stored then.
+                transactions.write(_end, replay_id, "cancelled", None)
                 return
             if time.monotonic() - started_at > MAX_SECONDS:
                 transactions.write(_end, replay_id, "failed", TOO_LONG)

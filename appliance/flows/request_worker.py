@@ -31,7 +31,8 @@ TIMEOUT_SECONDS = 10.0
 _SLOW_MS = 1_000
 _SELECT_REQUEST = (
     "SELECT q.account_id, q.flow_id, q.version, q.action_id, q.round, q.run_id, q.body, r.contact_id, r.event_data, "
-    f"r.created_at FROM flow_request q JOIN run r ON r.id = q.run_id WHERE q.id = ? AND {request_queue.IS_SENDABLE}"
+    f"r.created_at, q.deadline_at FROM flow_request q JOIN run r ON r.id = q.run_id "
+    f"WHERE q.id = ? AND {request_queue.IS_SENDABLE}"
 )
 
 
@@ -85,8 +86,8 @@ class FlowRequestWorker(RequestLoop[DueRequest, RequestOutcome]):
             self._slow.discard(job.account_id)
 
     async def record(self, finished: list[tuple[DueRequest, RequestOutcome | None]]) -> None:
-        """Write the outcomes in one transaction; after an internal error the request counts as failed."""
-        outcomes = [outcome or RequestOutcome(job, "failed_request") for job, outcome in finished]
+        """Write the outcomes in one transaction; after an internal error the request is tried again."""
+        outcomes = [outcome or RequestOutcome(job, "failed_request", is_final=False) for job, outcome in finished]
         await asyncio.wrap_future(transactions.submit_essential(request_queue.record_outcomes, outcomes))
 
 
@@ -95,7 +96,12 @@ async def attempt_request(job: DueRequest, pool: ConnectionPool) -> RequestOutco
     row = fetch_one(_SELECT_REQUEST, (job.id,))
     if row is None:
         return RequestOutcome(job, is_withdrawn=True)
-    account_id, flow_id, version, action_id, visit_round, run_id, body, contact_id, event_data, run_created_at = row
+    account_id, flow_id, version, action_id, visit_round, run_id, body, contact_id, event_data, run_created_at = row[
+        :-1
+    ]
+    deadline_at = row[-1]
+    if deadline_at < clock.now_ms():
+        return RequestOutcome(job, "unreachable")  # After a pause or an outage, its run goes on without it.
     node = versions.load_plan(flow_id, version).nodes[action_id]
     request_id = request_queue.get_request_id(run_id, run_created_at, action_id, visit_round)
     try:

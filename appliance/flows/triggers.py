@@ -68,7 +68,7 @@ MIN_HOLDOUT, MAX_HOLDOUT = 0.01, 0.5
 # The reason of an entry that the holdout group prevented.
 HELD_OUT = "held_out"
 # The keys of a trigger's data that say how many contacts enter how often, not which.
-_ENTRY_KEYS = ("frequency", "max_per_hour", "holdout", "holdout_event", "respect_control_group")
+_ENTRY_KEYS = ("frequency", "max_per_hour", "holdout", "respect_control_group")
 _MAX_GAP_SECONDS = 10 * 366 * 86_400
 MAX_OFFSET_DAYS = 3660
 _MAX_KEYWORDS, _MAX_KEYWORD_CHARACTERS = 100, 160
@@ -136,6 +136,7 @@ def asks_about_contact(spec: TriggerSpec) -> bool:
         or (spec.segment_id is not None and spec.event not in SEGMENT_EVENTS)
         or (spec.contact_list_id is not None and spec.event not in LIST_EVENTS)
         or (bool(spec.data.get("tag")) and spec.event not in TAG_EVENTS)
+        or bool(spec.data.get("holdout_event"))
         or compiler.asks_about_contact(spec.data.get("where"))
     )
 

@@ -50,6 +50,42 @@ def test_scopes_of_flows(api: Client, server: Server) -> None:
     assert reader.get(flow_path(flow)).status == 200 and reader.delete(flow_path(flow)).status == 403
 
 
+@pytest.mark.parametrize(
+    ("steps", "trigger", "scope"),
+    [
+        ([{"type": "notify", "via": "slack", "slack_url": "https://hooks.slack.com/services/x"}], {}, "contacts:read"),
+        ([{"type": "random_split", "metric": "event", "event_name": "order_paid",
+           "branches": [{"share": 50}, {"share": 50}]}], {}, "contacts:read"),
+        ([], {"data": {"holdout": 0.5, "holdout_event": "order_paid"}}, "contacts:read"),
+    ],
+)  # fmt: skip
+def test_what_would_show_contacts_needs_their_scope(
+    steps: list[Any], trigger: dict[str, Any], scope: str, server: Server
+) -> None:
+    """A message to Slack names contacts; tests and holdout groups tell whether they had an event (T45)."""
+    narrow = server.client(server.new_key("narrow", "--scope", "flows:write,flows:read,campaigns:send"))
+    body = {"trigger": {**STARTS, **trigger}, "steps": steps}
+    assert narrow.post("/flows", body).expect(403)["required_scope"] == scope
+    able = server.client(server.new_key("able", "--scope", "flows:write,flows:read,campaigns:send,contacts:read"))
+    flow = able.post("/flows", body).expect(201)
+    assert narrow.patch(flow_path(flow), {"steps": flow["steps"], "name": "Kept"}).expect(200)["name"] == "Kept"
+    if steps and "metric" in steps[0]:
+        amounts = [{**flow["steps"][0], "by_amount": True}]
+        assert able.patch(flow_path(flow), {"steps": amounts}).expect(403)["required_scope"] == "events:read"
+
+
+def test_a_test_key_chooses_no_branch_of_a_live_flow(api: Client, server: Server) -> None:
+    """As for campaigns, it may act only on what test keys have started."""
+    split = {"type": "random_split", "metric": "clicks", "branches": [{"share": 50}, {"share": 50}]}
+    flow = api.post("/flows", {"trigger": STARTS, "steps": [split]}).expect(201)
+    api.post(flow_path(flow, "activate")).expect(200)
+    tester = server.client(server.new_key("tester", "--scope", "campaigns:send,flows:write,contacts:read", "--test"))
+    (step,) = flow["steps"]
+    choice = {"step": step["id"], "branch": step["branches"][1]["key"]}
+    assert tester.post(flow_path(flow, "winner"), choice).status == 403
+    assert api.post(flow_path(flow, "winner"), choice).expect(200)["state"] == "decided"
+
+
 def test_flows_need_approval(api: Client, author: Client) -> None:
     """Nothing is activated or changed in an active flow without approval; an activation by an approver approves."""
     flow = author.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)

@@ -112,6 +112,12 @@ class RandomSplit(StepKind):
             take(taken[run.id]) if run.id in taken else take(winner, split_tests.WINNER_TAKEN) for run in runs
         ]  # fmt: skip
 
+    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return the event by which branches are compared: the report of one contact would tell whether it had it."""
+        if props.get("metric") != split_tests.EVENT:
+            return {}
+        return {"event": props["event_name"], "by_amount": bool(props.get("by_amount"))}
+
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the shares, such as `Split at random: A 50 %, B 50 %`."""
         shares = ", ".join(

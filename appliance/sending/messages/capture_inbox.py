@@ -37,8 +37,8 @@ def parse_mail(raw: bytes, mail_from: str) -> ParsedMail | None:
     number = links.read_return_path(mail_from.partition("@")[0])
     if number is None:
         return None
-    headers = dict(reversed(mime_parts.read_headers(raw)))
-    return ParsedMail(number, headers.get("From", ""), headers.get("Subject", ""), _preview(raw))
+    headers = {name.lower(): value for name, value in reversed(mime_parts.read_headers(raw))}
+    return ParsedMail(number, headers.get("from", ""), headers.get("subject", ""), _preview(raw))
 
 
 def _preview(raw: bytes) -> str:
