@@ -4,7 +4,9 @@ This is separate from `http/server.py`, which sets up the HTTP server, so that c
 pages.
 """
 
+from appliance.accounts import accounts
 from appliance.audience.contacts import removal
+from appliance.campaigns import occurrences
 from appliance.content.templates import store as templates
 from appliance.flows import drafts, run_ends, versions
 from appliance.inbound import delivery_reports
@@ -14,6 +16,7 @@ from appliance.sending.oauth import tokens
 
 def connect_signals() -> None:
     """Connect the receivers of all signals; the commands `serve` and `restore` and the tests call it at their start."""
+    accounts.time_zone_changed.connect(occurrences.reschedule)
     removal.contacts_deleting.connect(run_ends.end_runs_of_deleted_contacts)
     removal.contact_merging.connect(run_ends.end_runs_of_merged_contact)
     templates.step_template_changed.connect(drafts.publish_changed_template)

@@ -33,8 +33,8 @@ GROUPS = (
         gettext_noop("For everyone who writes and sends. No programming needed."),
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
-            "flow-steps", "replay", "timing", "experiments", "utm", "reports", "deliverability", "sms", "team",
-            "data-protection",
+            "flow-steps", "replay", "timing", "recurring", "experiments", "utm", "reports", "deliverability", "sms",
+            "team", "data-protection",
         ),
     ),
     Group(

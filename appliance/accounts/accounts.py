@@ -12,6 +12,7 @@ from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, NotFound
 from appliance.core.i18n import get_language_tag, gettext
+from appliance.core.signals import Signal
 from appliance.core.validation import Country, EmailText, Line, Name, Short, parse_language, sent_fields
 from appliance.settings import config
 from appliance.storage.database import cached_rows, rows, scalar
@@ -39,6 +40,10 @@ _COUNTS_SQL = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in
 # The first account of the installation. Its owners also manage the installation.
 FIRST_ACCOUNT_ID = 1
 _MAX_TEST_RECIPIENTS = 5
+
+
+# Sent in the transaction of the change, with the account's id.
+time_zone_changed: Signal[[int]] = Signal()
 
 
 class FrequencyCap(Struct):
@@ -281,6 +286,7 @@ def update(account_id: int, changes: AccountWrite) -> Account:
         }
     if "utm" in values:
         values["utm"] = utm.to_stored(values["utm"]) or None
+    previous_zone = account.time_zone
     for name, value in values.items():
         setattr(account, name, _column_value(value, _EMPTY.get(name)) if name != "name" else value)
     if not account.sending_stopped:
@@ -293,6 +299,8 @@ def update(account_id: int, changes: AccountWrite) -> Account:
         account.control_seed = secrets.randbits(53)
     account.updated_at = clock.now_ms()
     account.save()
+    if account.time_zone != previous_zone:
+        time_zone_changed.send(account_id)
     return account
 
 

@@ -21,6 +21,7 @@ from appliance.campaigns import (
     local_preflight,
     preflight,
     recipients,
+    repeats,
     results,
     send,
     states,
@@ -39,7 +40,9 @@ from appliance.campaigns.special_preflight import MAX_COUNTED_LANGUAGES, Languag
 from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.campaigns.variants import ExperimentWrite, Setup
 from appliance.content.templates import store as templates
-from appliance.core.validation import ContactId
+from appliance.core.clock import iso
+from appliance.core.validation import ContactId, PageQuery
+from appliance.storage.database import Page, paginate
 from appliance.storage.models import Campaign
 from appliance.storage.transactions import commit, fetch, render, render_preview, render_send, scan
 
@@ -457,3 +460,34 @@ async def explain_campaign_recipient(request: ApiRequest) -> ApiResponse:
     return ApiResponse(
         await scan(campaign_audience.explain_contact, request.account_id, request.id, request.query.contact_id)
     )
+
+
+class Occurrence(Struct):
+    """A date of a repeating campaign that is over: what was sent then, or why nothing was."""
+
+    due_at: Annotated[schemas.Moment, Meta(description="date and time of the repetition")]
+    outcome: Annotated[
+        Literal["sent", "missed", "unchanged", "blocked"],
+        Meta(
+            description="`missed`: too late, after a downtime; `unchanged`: the content was not changed since the last "
+            "send; `blocked`: a finding of the preflight, which made the campaign a draft"
+        ),
+    ]
+    reason: Annotated[str, Meta(description="code of the finding of the preflight; null without one")] | None
+    campaign_id: Annotated[int, Meta(description="id of the campaign that was sent; null if nothing was")] | None
+
+
+@ROUTES.add(
+    "GET", "/campaigns/{id}/occurrences", scope="campaigns:read", query_type=PageQuery, response_type=Occurrence,
+    returns_list=True,
+)  # fmt: skip
+async def list_campaign_occurrences(request: ApiRequest) -> ApiResponse:
+    """List the dates of a repeating campaign that are over, latest first."""
+    page = await fetch(_load_occurrences, request.account_id, request.id, request.query)
+    occurrences = [Occurrence(iso(row.due_at) or "", row.outcome, row.reason, row.campaign_id) for row in page.rows]
+    return ApiResponse(occurrences, headers=page_headers(page))
+
+
+def _load_occurrences(account_id: int, campaign_id: int, query: PageQuery) -> Page:
+    store.get_row(account_id, campaign_id)
+    return paginate(repeats.list_occurrences(campaign_id), query.page, query.size())

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct
 
 from appliance.audience.contacts.store import is_sendable
+from appliance.campaigns import repeats
 from appliance.campaigns.variants import Setup, has_own_content
 from appliance.content.designs import utm
 from appliance.content.templates.store import is_editable
 from appliance.content.templates.variant_content import TEXT_FIELDS
+from appliance.core import clock
 from appliance.core.clock import iso
 from appliance.core.validation import schema_name
 from appliance.events import listing
@@ -295,6 +297,33 @@ def serialize_utm(stored: dict[str, str] | None) -> Utm | None:
     return None if stored is None else Utm(*(stored.get(name) for name in utm.NAMES))
 
 
+class Repeat(Struct):
+    """When a campaign repeats, in the time zone of the account."""
+
+    every: Annotated[Literal["day", "week", "month"], Meta(description="how often it repeats")]
+    at: Annotated[str, Meta(description="time of day")]
+    weekdays: Annotated[list[str], Meta(description="days of the week, or the one day of `week_of_month`")]
+    day_of_month: Annotated[int, Meta(description="day of the month, or the last day of a shorter month")] | None
+    week_of_month: Annotated[str, Meta(description="which of the days in `weekdays` of a month")] | None
+    ends_at: Annotated[Moment, Meta(description="time after which it does not repeat")] | None
+    only_if_changed: Annotated[
+        bool, Meta(description="whether a date is skipped if the content was not changed since the last send")
+    ]
+    next_at: Annotated[list[Moment], Meta(description="the next dates, at most three")]
+
+
+def serialize_repeat(repeat: repeats.Repeat | None) -> Repeat | None:
+    """Return the API representation of a repetition, None for none."""
+    if repeat is None:
+        return None
+    dates = [iso(moment) or "" for moment in repeat.list_dates(clock.now_ms(), repeats.SHOWN_DATES)]
+    rule = repeat.rule
+    return Repeat(
+        rule.every, rule.at, list(rule.weekdays), rule.day_of_month, rule.week_of_month, iso(repeat.ends_at),
+        repeat.only_if_changed, dates,
+    )  # fmt: skip
+
+
 class Campaign(Struct):
     """A message to many contacts."""
 
@@ -350,6 +379,11 @@ class Campaign(Struct):
     template: Annotated[Template, Meta(description="content of the campaign")]
     templates: Annotated[list[Template], Meta(description="list with the one template")]
     experiment: Annotated[Experiment, Meta(description="A/B test or holdout; null for none")] | None
+    repeat: Annotated[Repeat, Meta(description="dates at which a copy is sent; null for none")] | None
+    series_id: (
+        Annotated[int, Meta(description="id of the repeating campaign that this one is a copy of; null for others")]
+        | None
+    )
 
 
 S = TypeVar("S", bound=Struct)
@@ -465,6 +499,7 @@ def serialize_campaign(row: models.Campaign) -> Campaign:
         stats=CampaignStats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
         template=content, templates=[content], experiment=serialize_experiment(row.setup),
         utm=serialize_utm(row.utm),
+        repeat=serialize_repeat(row.repeat), series_id=repeats.find_series_campaign(row.id),
         freezing=SnapshotProgress(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,
     )  # fmt: skip
 

@@ -15,9 +15,11 @@ from appliance.campaigns import (
     experiment,
     links,
     preflight,
+    repeats,
     send_times,
     states,
     store,
+    times,
     variants,
 )
 from appliance.campaigns.findings import Finding, find_transport
@@ -61,7 +63,8 @@ def go_live(
         raise store.content_locked(campaign)
     if campaign.status == "paused":
         return resume(account_id, campaign_id, by, prepared)
-    is_retimed = store.changes_time(campaign, request)
+    times.refuse_now(campaign, request)
+    is_retimed = times.changes_time(campaign, request)
     is_edited = store.apply_send_request(campaign, request, by, content)
     if campaign.status == "draft":
         campaign.test = by.is_test
@@ -80,7 +83,8 @@ def go_live(
         campaign.trigger.data = {**campaign.trigger.data, "confirm_send_to_all": True}
         campaign.trigger.save()
     approvals.mark_approved(campaign)
-    hold = 0 if request.hold_seconds is UNSET else int(request.hold_seconds)
+    hold = 0 if request.hold_seconds is UNSET or campaign.repeat else int(request.hold_seconds)
+    repeats.set_next_date(campaign)
     if _is_in_future(campaign.scheduled_at, hold):
         campaign.status, campaign.phase = "active", "scheduled"
         store.mark_changed(campaign)
@@ -175,6 +179,7 @@ def resume(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend 
     if pause is not None:
         experiment.shift(campaign_id, pause.at)
     if campaign.started_at is None:
+        repeats.set_next_date(campaign)
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
             refuse_blocked(campaign, False, by, prepared)
             approvals.mark_approved(campaign)
@@ -233,9 +238,9 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
     """
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
-        when, local_time = store.get_times(campaign, request)
+        when, local_time = times.find_start(campaign, request), times.get_times(campaign, request).local_time
         if local_time is not None:
-            when = time_zones.find_first_and_last(local_time)[1]
+            when = time_zones.find_first_and_last(local_time)[1]  # There is still a zone for which it is ahead.
         if when is None or when <= clock.now_ms():
             raise Invalid({"scheduled_at": [gettext("must be in the future")]})
     return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import experiment, links, send_times, store, variants
+from appliance.campaigns import experiment, links, send_times, store, times, variants
 from appliance.campaigns.store import MAX_AT_ONCE, CampaignPatch, SendRequest
 from appliance.core import clock, signals
 from appliance.core.errors import (
@@ -233,6 +233,16 @@ def unschedule(campaign: Campaign) -> Campaign:
     campaign.status, campaign.phase = "draft", "draft"
     store.mark_changed(campaign)
     return store.get(campaign.account_id, campaign.id)
+
+
+def stop_series(campaign: Campaign, reason: str) -> Campaign:
+    """Make a repeating campaign a draft on behalf of the service, so that the cause, a code, can be repaired.
+
+    Records the event `campaign_paused`.
+    """
+    stopped = unschedule(campaign)
+    _record_event(campaign, "campaign_paused", {"reason": reason, "actor": "system"})
+    return stopped
 
 
 def undo_send(account_id: int, campaign_id: int) -> Campaign:
@@ -475,7 +485,7 @@ def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: A
         raise NotAllowed(gettext(_TEST_CONTENT_REFUSED), required_scope="contacts:read")
     if campaign.phase != "scheduled" or by.can_change_live:
         return
-    if store.changes_time(campaign, request) or store.changes_content(campaign, request):
+    if times.changes_time(campaign, request) or store.changes_content(campaign, request):
         raise NotAllowed(gettext(_SCHEDULED_LOCKED), required_scope=_SEND_SCOPE)
 
 

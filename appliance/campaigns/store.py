@@ -1,6 +1,6 @@
 """Campaigns in the database: creating, finding, listing, editing and duplicating them, and validating changes."""
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import SQL, fn
@@ -8,7 +8,8 @@ from peewee import SQL, fn
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments.store import AUDIENCE_DELETED
-from appliance.campaigns import findings, hold_reasons, variants
+from appliance.campaigns import findings, hold_reasons, repeats, times, variants
+from appliance.campaigns.times import LocalTimeWrite, RepetitionWrite
 from appliance.campaigns.trigger import TriggerWrite, validate_trigger
 from appliance.campaigns.variants import ExperimentWrite, Setup
 from appliance.content.designs import utm
@@ -17,10 +18,10 @@ from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent, is_editable
 from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
-from appliance.core import clock, time_zones
+from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound, RefusedKeys
 from appliance.core.i18n import gettext
-from appliance.core.validation import Data, LastRead, LocalTime, Name, PageQuery, Short, When, default
+from appliance.core.validation import Data, LastRead, Name, PageQuery, Short, When, default
 from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
 from appliance.storage import transactions
 from appliance.storage.database import Page, contains_words, paginate, rows
@@ -34,15 +35,6 @@ StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelle
 Phase = Literal["draft", "scheduled", "holding", "sending", "paused", "completed", "cancelled"]
 
 
-_LOCAL_TIME = Annotated[
-    LocalTime,
-    Meta(
-        description="when to send, such as `2026-12-01T09:00`, on the clock of each recipient; replaces "
-        "`scheduled_at`, which is then the first moment at which it is that time anywhere. null: no local time"
-    ),
-]
-
-
 class CampaignCreate(Struct):
     """A new campaign; only `name` is required."""
 
@@ -53,7 +45,7 @@ class CampaignCreate(Struct):
     scheduled_at: (
         Annotated[When, Meta(description="when to send; it takes effect when the draft is sent")] | None | UnsetType
     ) = UNSET
-    local_time: _LOCAL_TIME | None | UnsetType = UNSET
+    local_time: LocalTimeWrite | None | UnsetType = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
         | None
@@ -70,6 +62,7 @@ class CampaignCreate(Struct):
     experiment: (
         Annotated[ExperimentWrite, Meta(description="A/B test or holdout; null for none")] | None | UnsetType
     ) = UNSET
+    repeat: RepetitionWrite | None | UnsetType = UNSET
 
 
 class CampaignPatch(Struct):
@@ -85,7 +78,7 @@ class CampaignPatch(Struct):
     scheduled_at: (
         Annotated[When, Meta(description="when to send; null makes a scheduled campaign a draft")] | None | UnsetType
     ) = UNSET
-    local_time: _LOCAL_TIME | None | UnsetType = UNSET
+    local_time: LocalTimeWrite | None | UnsetType = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
         | None
@@ -112,6 +105,7 @@ class CampaignPatch(Struct):
     experiment: (
         Annotated[ExperimentWrite, Meta(description="A/B test or holdout; null removes it")] | None | UnsetType
     ) = UNSET
+    repeat: RepetitionWrite | None | UnsetType = UNSET
     updated_at: LastRead | UnsetType = UNSET
 
 
@@ -132,7 +126,7 @@ class SendRequest(Struct):
     scheduled_at: (
         Annotated[When, Meta(description="when to send; a time in the past or null sends now")] | None | UnsetType
     ) = UNSET
-    local_time: _LOCAL_TIME | None | UnsetType = UNSET
+    local_time: LocalTimeWrite | None | UnsetType = UNSET
     trigger_attributes: (
         Annotated[TriggerWrite, Meta(description="changes of the audience before sending")] | UnsetType
     ) = UNSET
@@ -314,9 +308,9 @@ def _select() -> Any:
 
 
 def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
-    """Set `editable`, `waiting` (a HoldReason or None), `setup` and `stats` (see `add_sums`) on a campaign; return it.
+    """Set `editable`, `waiting` (a HoldReason or None), `setup`, `repeat` and `stats` on a campaign; return it.
 
-    `setup` is its A/B test or holdout (`variants.Setup`), or None.
+    `setup` is its A/B test or holdout (`variants.Setup`), `repeat` its repetition (`repeats.Repeat`), each or None.
 
     `stats` stays None without `sums`, and in a write transaction if the campaign has more than `MAX_AT_ONCE` messages,
     because counting them takes too long there; the caller can use `add_sums` afterwards.
@@ -326,7 +320,7 @@ def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
         is_editable(campaign),
         hold_reasons.find_hold_reason(campaign),
     )
-    campaign.setup = variants.find(campaign.id)
+    campaign.setup, campaign.repeat = variants.find(campaign.id), repeats.find(campaign.id)
     if sums and not (transactions.is_in_write_transaction() and campaign.audience_count > MAX_AT_ONCE):
         add_sums(campaign)
     return campaign
@@ -365,7 +359,7 @@ def create(
         utm=utm.to_stored(request.utm) if isinstance(request.utm, UtmWrite) else None,
         created_at=now, updated_at=now,
     )  # fmt: skip
-    _set_times(campaign, request)
+    times.set_times(campaign, request)
     campaign.save()
     _apply_changes(campaign, request, content)
     variants.apply(campaign, request.experiment)
@@ -412,7 +406,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
         campaign.data = request.data or {}
     if isinstance(request.tracking, bool):
         campaign.tracking = request.tracking
-    _set_times(campaign, request)
+    times.set_times(campaign, request)
     is_tagged = _changes_utm(campaign, request)
     if is_tagged:
         campaign.utm = utm.to_stored(request.utm or None)
@@ -474,7 +468,7 @@ def apply_send_request(
     The caller saves the campaign.
     """
     require_write_transaction()
-    _set_times(campaign, request)
+    times.set_times(campaign, request)
     is_changed = _apply_changes(campaign, request, content)
     if is_changed:
         approvals.mark_changed(campaign, by.person_id)
@@ -520,36 +514,6 @@ def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = N
     return get(account_id, copy.id)
 
 
-# The time of a campaign: the same moment for all (`scheduled_at`), or a time on the clock of each (`local_time`).
-
-
-class Times(NamedTuple):
-    """When a campaign is to be sent; with `local_time`, `scheduled_at` is the first moment at which it is that time."""
-
-    scheduled_at: int | None
-    local_time: str | None
-
-
-def get_times(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> Times:
-    """Return the times of a campaign after a request: the one that is sent replaces the other."""
-    if isinstance(request.local_time, str):
-        return Times(time_zones.find_first_and_last(request.local_time)[0], request.local_time)
-    if request.scheduled_at is not UNSET:
-        return Times(request.scheduled_at, None)
-    if request.local_time is None and campaign.local_time is not None:
-        return Times(None, None)
-    return Times(campaign.scheduled_at, campaign.local_time)
-
-
-def changes_time(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
-    """Return whether a request would change when a campaign is sent."""
-    return get_times(campaign, request) != Times(campaign.scheduled_at, campaign.local_time)
-
-
-def _set_times(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> None:
-    campaign.scheduled_at, campaign.local_time = get_times(campaign, request)
-
-
 # Validating a change, and checking whether it touches locked content.
 
 
@@ -565,8 +529,8 @@ def content_locked(campaign: Campaign) -> Invalid:
 def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
     """Return whether a request would change an attribute that a locked campaign must keep.
 
-    A locked campaign keeps channel, tracking, UTM parameters, scheduled time, audience, content and test; name and data
-    may change.
+    A locked campaign keeps channel, tracking, UTM parameters, time, audience, content and test; name and data may
+    change.
     """
     if isinstance(request, CampaignPatch):
         if isinstance(request.channel, str) and request.channel != campaign.channel:
@@ -575,7 +539,7 @@ def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) ->
             return True
         if variants.would_change(campaign, request.experiment) or _changes_utm(campaign, request):
             return True
-    if changes_time(campaign, request):
+    if times.changes_time(campaign, request):
         return True
     if isinstance(request.trigger_attributes, TriggerWrite):
         new, old = request.trigger_attributes, campaign.trigger
@@ -603,10 +567,7 @@ def validate_write(
     the present test of the campaign.
     """
     faults = Faults()
-    has_both = isinstance(request.local_time, str) and isinstance(request.scheduled_at, int)
-    # A campaign as it was read has both.
-    if has_both and request.scheduled_at != time_zones.find_first_and_last(str(request.local_time))[0]:
-        faults.add("local_time", gettext("give either `scheduled_at` or `local_time`, not both"))
+    times.validate(account_id, request, faults)
     if isinstance(request.trigger_attributes, TriggerWrite):
         validate_trigger(account_id, request.trigger_attributes, faults)
     if request.template_attributes is not UNSET:

@@ -20,7 +20,7 @@ from huey.storage import MemoryStorage
 from appliance.accounts import access, settings
 from appliance.audience import bulk_actions, mirrors, suppressions
 from appliance.audience.segments import query_plan
-from appliance.campaigns import audience_snapshot, experiment, links, preflight, rehearsal, send, states
+from appliance.campaigns import audience_snapshot, experiment, links, occurrences, preflight, rehearsal, send, states
 from appliance.campaigns.audience_snapshot import BatchRunner
 from appliance.campaigns.ledger_check import LedgerChecker
 from appliance.core import clock, limited_process, logs, signals
@@ -392,7 +392,7 @@ class Jobs:
         try:
             with limited_process.charge_account(account_id):
                 prepared = preflight.prepare_send(account_id, campaign_id)
-            transactions.write(send.start_scheduled, account_id, campaign_id, prepared)
+            transactions.write(occurrences.start_due, account_id, campaign_id, prepared)
         except StorageError:
             raise
         except WouldWait:

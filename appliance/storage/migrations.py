@@ -279,6 +279,11 @@ def _marketing_calendar(handle: Any) -> None:
         handle.execute("ALTER TABLE account ADD COLUMN marketing_calendar TEXT")
 
 
+def _series(handle: Any) -> None:
+    if not database.table_exists("series"):
+        database.create_tables([models.Series, models.Occurrence], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -289,6 +294,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _split_tests,
     _flow_holdouts,
     _marketing_calendar,
+    _series,
 )  # fmt: skip
 
 

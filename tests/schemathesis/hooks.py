@@ -42,7 +42,7 @@ UNSAYABLE = (
 REGISTERED = ("time_zone", "starter")
 # Fields that contain a document with its own validation: filters, steps, designs, headers, files
 INSIDE = re.compile(
-    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment|utm|responses)\b"
+    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment|utm|responses|repeat)\b"
 )
 PAGE_SIZES = ("limit", "per_page", "per")
 _contracts: dict[int, Contract] = {}

@@ -34,7 +34,7 @@ from ui.forms import lookups
 from ui.guard import signed_in
 from ui.pages import composer
 from ui.session import Pages, Visit
-from ui.widgets import charts, experiment_words, local_times
+from ui.widgets import charts, experiment_words, local_times, repeat_views
 from ui.widgets.charts import FunnelStep
 
 pages = Pages("ui_reports", url_prefix="/campaigns")
@@ -476,6 +476,7 @@ def _load_overview(campaign: Any, figures: CampaignReport, by: str) -> dict[str,
     test = experiment_results.get_result(campaign.account_id, campaign.id) if campaign.setup is not None else None
     return {
         "test": test, "test_words": experiment_words.describe(test, campaign) if test is not None else None,
+        "series": repeat_views.build(campaign), "series_source": repeat_views.find_series(campaign),
         "silent": silent, "silent_deleted": deleted,
         "by": by, "usual": usual, "after": conversions, "reached": _count_delivered(stats),
         "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),

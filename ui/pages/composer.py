@@ -1,6 +1,5 @@
 """The composer of a draft campaign: cards that save themselves, the checklist, sending, scheduling and undo."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
 from sanic import Request
@@ -12,17 +11,16 @@ from appliance.campaigns import audience, content, hold_reasons, preflight, send
 from appliance.campaigns.preflight import PreparedSend
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
-from appliance.core import clock, errors, time_zones, validation
+from appliance.core import clock, errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.messages import senders
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
 from ui import formats, forms, labels, view
-from ui.forms import Form, FormPart, FormParts, experiment_forms, lookups, utm_forms
-from ui.forms.lookups import describe_time_zone
+from ui.forms import Form, FormPart, FormParts, experiment_forms, lookups, repeat_forms, schedule_forms, utm_forms
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit
-from ui.widgets import experiment_views, filter_builder, local_times
+from ui.widgets import experiment_views, filter_builder, local_times, repeat_views
 
 pages = Pages("ui_composer", url_prefix="/campaigns")
 
@@ -43,7 +41,7 @@ _CARD_PARTS = {
         FormPart(gettext_noop("Content"), ("body",)), FormPart(gettext_noop("Tracking"), ("tracking",), True),
         FormPart(gettext_noop("UTM parameters"), ("utm", *utm_forms.FIELDS.values())),
     ),
-    "when": FormParts(FormPart(gettext_noop("When"), ("when", "day", "hour"))),
+    "when": FormParts(FormPart(gettext_noop("When"), schedule_forms.FIELDS)),
     "name": FormParts(FormPart(gettext_noop("Name"), ("name",))),
 }  # fmt: skip
 SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
@@ -95,6 +93,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
         "sections": len(designs.get_sections(campaign.template.design)) if not sms else 0,
         "bare_links": content.list_bare_links(campaign), "test": test, "local": local,
         "calendar": local_times.describe_calendar(account, campaign.channel),
+        "series": repeat_views.build(campaign),
         "approval": approvals.load_approval(
             visit, campaign, [finding.code for finding in checks.blockers]
         ),
@@ -122,13 +121,6 @@ def permissions(visit: Visit, campaign: Any) -> dict[str, bool]:
 def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
     """Return the forms with the stored values of each card and of the campaign's name, by card."""
     template = campaign.template
-    when = {"when": "now"}
-    if campaign.local_time is not None:
-        day, _, hour = campaign.local_time.partition("T")
-        when = {"when": "local", "day": day, "hour": hour}
-    elif campaign.scheduled_at is not None:
-        local = datetime.fromtimestamp(campaign.scheduled_at / 1000, visit.zone)
-        when = {"when": "later", "day": local.strftime("%Y-%m-%d"), "hour": local.strftime("%H:%M")}
     card_forms = {
         "to": lookups.build_audience_form(campaign),
         "from": Form({name: getattr(template, name) or "" for name in SENDER_FIELDS}),
@@ -140,7 +132,7 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
             }
         ),
         "experiment": experiment_forms.build_form(campaign),
-        "when": Form(when),
+        "when": Form(schedule_forms.build_values(campaign, visit)),
         "name": Form({"name": campaign.name}),
     }
     return {card: forms.open_form(form, get_parts(card, campaign)) for card, form in card_forms.items()}
@@ -238,6 +230,7 @@ async def render_composer(
     return view.render(
         request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.conflicts else 200,
         also=also, forms=card_forms, complete=complete, utm_choices=utm_forms.CHOICES,
+        repeat_forms=repeat_forms,
         opened=(card in CARDS and card) or request.args.get("open") or first,
         has_errors=bool(form and card in CARDS and (form.errors or form.conflicts)), card_notice=notice,
         shown={row.id: experiment_forms.list_shown(row, posted) for row in (setup.variants if setup else ())},
@@ -286,36 +279,12 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @signed_in("campaigns:write")
 @forms.retry_on_change
 async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the card with the sending time; a time in the past is an error.
-
-    The choices "Later" and "Local time" store tomorrow as the time until the user enters another date: without a stored
-    time, a review of the campaign would offer to send it now.
-    """
+    """Save the card with the sending time; a time in the past is an error."""
     form, campaign = await merge_card(request, visit, campaign_id, "when")
-    if form["when"] not in ("later", "local"):
-        return await save_card(request, visit, campaign_id, form, "when", {"scheduled_at": None})
-    if not form["day"] and campaign.scheduled_at is None:
-        tomorrow = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone) + timedelta(days=1)
-        form.values["day"] = tomorrow.strftime("%Y-%m-%d")
-    times = _read_times(form, visit, is_local=form["when"] == "local")
+    raw = schedule_forms.read_card(form, campaign, visit)
     if form.errors:
         return await render_composer(request, visit, campaign_id, form, "when")
-    return await save_card(request, visit, campaign_id, form, "when", times)
-
-
-def _read_times(form: Form, visit: Visit, is_local: bool) -> dict[str, Any]:
-    """Return the attributes of a campaign that a form with a date and an hour sets; add errors to the form."""
-    moment = form.moment("day", "hour", visit.zone)
-    if moment is None:
-        return {}
-    if not is_local:
-        if moment <= clock.now_ms():
-            form.add_error("day", _describe_past_time(visit))
-        return {"scheduled_at": clock.iso(moment)}
-    local_time = f"{form['day']}T{form['hour'] or '09:00'}"[:16]
-    if time_zones.find_first_and_last(local_time)[1] <= clock.now_ms():
-        form.add_error("day", gettext("This time has passed in every time zone. Select a later one."))
-    return {"local_time": local_time}
+    return await save_card(request, visit, campaign_id, form, "when", raw, repeat_forms.ERROR_FIELDS)
 
 
 @pages.post("/<campaign_id:int>/name")
@@ -433,7 +402,7 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
     form = Form.from_request(request)
     form.require("day", gettext("Select a date."))
     campaign = await fetch(store.get, visit.account_id, campaign_id)
-    times = _read_times(form, visit, campaign.local_time is not None)
+    times = schedule_forms.read_times(form, visit, campaign.local_time is not None)
     if campaign.phase == "scheduled" and form.errors:
         return _render_new_time(request, campaign, form, 422)
     prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
@@ -467,11 +436,6 @@ def _describe_schedule(campaign: Any) -> str:
         )
     time = formats.when(campaign.scheduled_at)
     return gettext("Scheduled for %(time)s. The audience is recalculated at that time.", time=time)
-
-
-def _describe_past_time(visit: Visit) -> str:
-    current, zone = formats.clock_time(clock.now_ms()), describe_time_zone(visit.account.time_zone)
-    return gettext("Select a time in the future. It is now %(time)s in %(zone)s.", time=current, zone=zone)
 
 
 @pages.post("/<campaign_id:int>/undo")

@@ -596,6 +596,32 @@ class SendTime(Table):
         indexes = ((("campaign", "time_zone"), True),)
 
 
+class Series(Table):
+    """The repetition of a campaign, which stays scheduled; what is sent at each date is a copy of it."""
+
+    campaign = ForeignKeyField(Campaign, unique=True, on_delete="CASCADE")
+    rule = Json(null=True)  # `campaigns.repeat_dates.RepeatRule`; null: it repeats no longer, and its dates stay
+    ends_at = Time(null=True)
+    only_if_changed = BooleanField(default=False)
+    sent_hash = TextField(null=True)  # of the content that was sent last
+    created_at = Time()
+    updated_at = Time()
+
+
+class Occurrence(Table):
+    """A date of a series that is over: what was sent then, or why nothing was."""
+
+    series = ForeignKeyField(Series, on_delete="CASCADE", index=False)
+    due_at = Time()
+    outcome = TextField()  # sent, missed (too late), unchanged (the content), blocked (by the preflight)
+    reason = TextField(null=True)  # the code of the finding
+    campaign = ForeignKeyField(Campaign, null=True, unique=True, on_delete="CASCADE")  # what was sent
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("series", "due_at"), True),)
+
+
 class Experiment(Table):
     """The A/B test or the holdout of a campaign: what is compared, who got what, and the decision."""
 

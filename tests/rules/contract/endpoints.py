@@ -34,6 +34,7 @@ D GET /campaigns/{id}/recipients 200 campaigns:read paged
 D GET /campaigns/{id}/report 200 campaigns:read
 D GET /campaigns/{id}/explain 200 campaigns:read
 O GET /campaigns/{id}/send_times 200 campaigns:read -- when a campaign with a local time leaves where
+O GET /campaigns/{id}/occurrences 200 campaigns:read paged -- the dates of a repeating campaign that are over
 O GET /campaigns/{id}/experiment 200 campaigns:read -- what an A/B test or holdout says
 O POST /campaigns/{id}/experiment/winner 200 campaigns:send -- a person ends an A/B test
 = contacts

@@ -34,6 +34,8 @@ O utm Utm? -- UTM parameters of its links
 O freezing SnapshotProgress? -- how far the writing of rows for a large audience is
 O experiment Experiment? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
+O repeat Repeat? -- dates at which a copy is sent
+O series_id integer? -- the repeating campaign that this one is a copy of
 O waiting CampaignWait? -- why nothing moves, in words
 O approval_note string? -- why it was rejected, as a flow has it
 O asked_at date-time? -- since when it waits for approval

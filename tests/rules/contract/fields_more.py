@@ -99,6 +99,20 @@ O sms_opt_out_hints object -- and in other languages
 D privacy_ip enum(truncated,full,none)
 D counts,usage object
 D brand Brand
+= Repeat
+O every enum(day,week,month) -- how often
+O at string -- the hour
+O weekdays [string] -- days of a week, or the one of a month
+O day_of_month integer? -- 31 is the last day of any month
+O week_of_month string? -- such as the last Friday
+O ends_at date-time? -- after it there is no date
+O only_if_changed boolean -- the same content is not sent twice
+O next_at [date-time] -- the next three
+= Occurrence
+O due_at date-time -- the date that is over
+O outcome enum(sent,missed,unchanged,blocked) -- what became of it
+O reason string? -- the code of a finding
+O campaign_id integer? -- what was sent
 = Utm
 O source,medium,campaign,term,content string? -- what is added as `utm_source` and so on
 = FrequencyCap

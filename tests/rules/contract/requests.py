@@ -62,6 +62,7 @@ O tracking boolean -- opens and clicks may be left uncounted
 O utm UtmWrite? -- UTM parameters of the links
 O experiment ExperimentWrite? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
+O repeat RepeatWrite? -- dates at which a copy is sent
 = PATCH /campaigns/{{id}}
 D name string
 D channel enum(email,sms)
@@ -75,6 +76,7 @@ O tracking boolean -- opens and clicks may be left uncounted
 O utm UtmWrite? -- UTM parameters of the links
 O experiment ExperimentWrite? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
+O repeat RepeatWrite? -- dates at which a copy is sent
 = POST /campaigns/{{id}}/send
 S trigger_attributes TriggerWrite
 S template_attributes Content

@@ -1,0 +1,145 @@
+"""The time of a campaign, which is one of three.
+
+It is the same moment for all (`scheduled_at`), a time on the clock of each recipient (`local_time`), or the dates of a
+repetition (`repeat`). Setting one clears the others.
+"""
+
+from typing import Annotated, NamedTuple, Protocol
+
+from msgspec import UNSET, Meta, UnsetType
+
+from appliance.campaigns import repeats
+from appliance.campaigns.repeats import RepeatField, RepeatWrite
+from appliance.core import clock, time_zones
+from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext
+from appliance.core.validation import LocalTime
+from appliance.storage.models import Campaign
+from appliance.storage.transactions import require_write_transaction
+
+LocalTimeWrite = Annotated[
+    LocalTime,
+    Meta(
+        description="when to send, such as `2026-12-01T09:00`, on the clock of each recipient; replaces `repeat` and "
+        "`scheduled_at`, which is then the first moment at which it is that time anywhere. null: no local time"
+    ),
+]
+RepetitionWrite = Annotated[
+    RepeatWrite,
+    Meta(
+        description="dates at which a copy is sent; replaces `local_time` and `scheduled_at`, which is then the next "
+        "date. null: no repetition"
+    ),
+]
+
+
+class TimesWrite(Protocol):
+    """The times of a request; a send has no `repeat`."""
+
+    scheduled_at: int | None | UnsetType
+    local_time: str | None | UnsetType
+
+
+class Times(NamedTuple):
+    """When a campaign is to be sent.
+
+    With `local_time`, `scheduled_at` is the first moment at which it is that time; with a repetition, the next date.
+    """
+
+    scheduled_at: int | None
+    local_time: str | None
+
+
+def get_repeat(request: TimesWrite) -> RepeatField:
+    """Return the repetition of a request."""
+    repeat: RepeatField = getattr(request, "repeat", UNSET)
+    return repeat
+
+
+def get_times(campaign: Campaign, request: TimesWrite) -> Times:
+    """Return the times of a campaign after a request: the one that is sent replaces the others."""
+    repeat = get_repeat(request)
+    if isinstance(repeat, RepeatWrite):
+        is_new = repeats.would_change(campaign.id, repeat)
+        return Times(repeats.find_first(campaign.account_id, repeat) if is_new else campaign.scheduled_at, None)
+    if isinstance(request.local_time, str):
+        return Times(time_zones.find_first_and_last(request.local_time)[0], request.local_time)
+    if request.scheduled_at is not UNSET:
+        return Times(request.scheduled_at, None)
+    is_local_ended = request.local_time is None and campaign.local_time is not None
+    if is_local_ended or (repeat is None and repeats.find(campaign.id) is not None):
+        return Times(None, None)
+    return Times(campaign.scheduled_at, campaign.local_time)
+
+
+def _ends_repetition(campaign: Campaign, request: TimesWrite) -> bool:
+    """Return whether a request removes the repetition of a campaign, or sets another time.
+
+    The present `scheduled_at`, as a campaign that was read has it, and null are no other time.
+    """
+    if repeats.find(campaign.id) is None or isinstance(get_repeat(request), RepeatWrite):
+        return False
+    is_moved = isinstance(request.scheduled_at, int) and request.scheduled_at != campaign.scheduled_at
+    return get_repeat(request) is None or isinstance(request.local_time, str) or is_moved
+
+
+def changes_time(campaign: Campaign, request: TimesWrite) -> bool:
+    """Return whether a request would change when a campaign is sent."""
+    return (
+        get_times(campaign, request) != Times(campaign.scheduled_at, campaign.local_time)
+        or repeats.would_change(campaign.id, get_repeat(request))
+        or _ends_repetition(campaign, request)
+    )
+
+
+def find_start(campaign: Campaign, request: TimesWrite) -> int | None:
+    """Return when a campaign would start if it were sent with a valid request, in Unix milliseconds; None: at once.
+
+    A campaign that repeats starts at its next date, also if the stored one has passed.
+    """
+    repeat = repeats.find(campaign.id)
+    is_kept = repeat is not None and not _ends_repetition(campaign, request)
+    if repeat is not None and is_kept and not repeats.would_change(campaign.id, get_repeat(request)):
+        return repeat.find_next(clock.now_ms())
+    return get_times(campaign, request).scheduled_at
+
+
+def set_times(campaign: Campaign, request: TimesWrite) -> None:
+    """Set the times of a campaign from a validated request, and its attribute `repeat`; the caller saves the campaign.
+
+    Raises Invalid if no date of a new repetition is left.
+    """
+    require_write_transaction()
+    times, is_ended = get_times(campaign, request), _ends_repetition(campaign, request)
+    campaign.scheduled_at, campaign.local_time = times
+    repeats.apply(campaign, None if is_ended else get_repeat(request))
+    campaign.repeat = repeats.find(campaign.id)
+
+
+def refuse_now(campaign: Campaign, request: TimesWrite) -> None:
+    """Raise Invalid if a send without a time (`scheduled_at` null) would send a campaign that repeats at once."""
+    if request.scheduled_at is None and not isinstance(request.local_time, str) and repeats.find(campaign.id):
+        raise Invalid({"scheduled_at": [gettext("is set by the repetition")]})
+
+
+def validate(account_id: int, request: TimesWrite, faults: Faults) -> None:
+    """Add the errors of a repetition, and of times that exclude each other, to `faults`."""
+    repeat, moment = get_repeat(request), request.scheduled_at
+    has_local_time = isinstance(request.local_time, str)
+    has_both = has_local_time and isinstance(moment, int)
+    # A campaign as it was read has `scheduled_at` besides the time that sets it.
+    if has_both and moment != time_zones.find_first_and_last(str(request.local_time))[0]:
+        faults.add("local_time", gettext("give either `scheduled_at` or `local_time`, not both"))
+    if not isinstance(repeat, RepeatWrite):
+        return
+    repeats.validate(account_id, repeat, faults)
+    if has_local_time:
+        text = gettext("give either `repeat` or `local_time`, not both")
+        faults.add("repeat", text)
+        faults.add("local_time", text)
+    is_valid = isinstance(repeat.every, str) and isinstance(repeat.at, str)
+    is_valid = is_valid and not any(path.startswith("repeat.") for path in faults.fields)
+    if isinstance(moment, int) and is_valid and moment != repeats.find_first(account_id, repeat):
+        text = gettext("give either `repeat` or `scheduled_at`, not both")
+        faults.add("repeat", text)
+        faults.add("scheduled_at", text)
