@@ -102,11 +102,11 @@ def _read_rule(stored: dict[str, Any]) -> RepeatRule:
 
 def find_series_campaign(campaign_id: int) -> int | None:
     """Return the id of the campaign that this one is a copy of, sent at one of its dates, or None."""
-    found = scalar(
+    series_campaign_id = scalar(
         "SELECT s.campaign_id FROM occurrence o JOIN series s ON s.id = o.series_id WHERE o.campaign_id = ?",
         (campaign_id,),
     )
-    return None if found is None else int(found)
+    return None if series_campaign_id is None else int(series_campaign_id)
 
 
 def _build_rule(request: RepeatWrite) -> RepeatRule:

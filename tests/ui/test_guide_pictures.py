@@ -197,6 +197,11 @@ def _draw_campaigns(camera: Camera, world: World) -> None:
     camera.take("local-time", page.locator("#card-when"), margin=0)
     page.get_by_text(gettext("Send immediately")).click()
     expect(page.locator("#card-when")).not_to_contain_text("2031")
+    page.locator("#card-when .seg").get_by_text(gettext("Repeat"), exact=True).click()
+    expect(page.locator("#card-when")).to_contain_text(gettext("Next dates:"))
+    camera.take("repeat", page.locator("#card-when"), margin=0)
+    page.locator("#card-when .seg").get_by_text(gettext("Send immediately")).click()
+    expect(page.locator("#card-when")).not_to_contain_text(gettext("Next dates:"))
     page.goto(f"/campaigns/{world.sent}")
     camera.take("campaign-report", page.get_by_role("region", name=gettext("Engagement")),
                 page.get_by_role("region", name=gettext("First 24 hours")))  # fmt: skip
@@ -267,7 +272,7 @@ def _draw_flows(camera: Camera, world: World) -> None:
     camera.take("flow", page.get_by_role("region", name=gettext("Steps")), max_height=640)
     page.get_by_role("link", name=gettext("Simulate")).first.click()
     end = translate("Completes the flow after its last step: %(time)s.").partition("%")[0]
-    expect(page.get_by_text(end.strip(": ："))).to_be_visible()
+    expect(page.get_by_text(end.strip(": ：")).first).to_be_visible()
     timeline = page.locator("section, .card").filter(
         has=page.get_by_role("heading", name=pgettext("first name of a made-up contact", "Alex"))
     )
@@ -299,6 +304,10 @@ def _draw_contact(camera: Camera, world: World) -> None:
 
 def _draw_settings(camera: Camera, world: World) -> None:
     page = camera.page
+    page.goto("/settings/consent")
+    for name, value in (("source", "newsletter"), ("medium", "{{ channel }}"), ("campaign", "{{ campaign.name }}")):
+        page.get_by_label(f"utm_{name}").fill(value)
+    camera.take("utm", page.locator("#utm"), margin=0)
     page.goto("/settings/team")
     camera.take("team", page.get_by_role("region", name=gettext("Team members")), max_height=420)
     world.request_approval()
