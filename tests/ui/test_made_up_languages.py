@@ -49,6 +49,7 @@ KEPT = re.compile(
     r"|Alex(?: Sample)?|Google|\S*googleusercontent\.com|organizations"
     r"|Good to have you here.*|Thank you for joining us.*|What to read next|Take the tour|test\b"
     r"|Did we catch you at a bad time\?|Three good places to start|Too many emails, or too few.*"
+    r"|newsletter|\{\{ [\w.]+ \}\}|source:|campaign:|Clicks a link|Does not click"
     r"|Unsubscribe$|englanti$|.*\(UTC\+00:00\) UTC-yleisaika$"
 )
 
