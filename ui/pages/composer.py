@@ -67,6 +67,8 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     rendered = content.render_preview(account_id, campaign_id)
     sms = campaign.channel == "sms"
     message_count = facts["sms"]["parts"] if sms and facts["sms"]["parts"] else facts["sendable"]
+    if campaign.repeat is not None and campaign.phase == "draft":
+        campaign.scheduled_at = campaign.repeat.find_next(clock.now_ms())  # A draft may have a date that has passed.
     is_later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     test = experiment_views.build_test(campaign, facts["sendable"], rendered)
     local = local_times.build_local_times(campaign)
@@ -389,7 +391,7 @@ async def send_or_schedule(request: Request, visit: Visit, campaign_id: int) -> 
 async def ask_new_time(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the form that changes the time of a scheduled campaign."""
     campaign = await fetch(store.get, visit.account_id, campaign_id)
-    if campaign.phase != "scheduled":
+    if campaign.phase != "scheduled" or campaign.repeat is not None:
         return view.redirect(request, f"/campaigns/{campaign_id}")
     form = build_card_forms(campaign, visit)["when"]
     return _render_new_time(request, campaign, form, 200)
@@ -402,6 +404,8 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
     form = Form.from_request(request)
     form.require("day", gettext("Select a date."))
     campaign = await fetch(store.get, visit.account_id, campaign_id)
+    if campaign.repeat is not None:
+        return view.redirect(request, f"/campaigns/{campaign_id}")
     times = schedule_forms.read_times(form, visit, campaign.local_time is not None)
     if campaign.phase == "scheduled" and form.errors:
         return _render_new_time(request, campaign, form, 422)

@@ -13,7 +13,7 @@ _SHOWN_OCCURRENCES = 12
 
 
 class PastDate(NamedTuple):
-    """A date that is over; `campaign` is what was sent, else None, and `text` says why nothing was."""
+    """A date that is over; `campaign` is what was sent, None if nothing was or it was deleted; `text` says which."""
 
     due_at: int
     text: str
@@ -37,13 +37,17 @@ def build(campaign: Any) -> SeriesView | None:
     if repeat is None and not occurrences:
         return None
     past = [
-        PastDate(row.due_at, _describe_outcome(row, campaign.channel), row.campaign if row.campaign_id else None)
+        PastDate(row.due_at, _describe_outcome(row, campaign.channel), _find_campaign(row.campaign_id))
         for row in occurrences
     ]
     if repeat is None:
         return SeriesView("", [], None, False, past)
     dates = repeat.list_dates(clock.now_ms(), repeats.SHOWN_DATES)
     return SeriesView(repeat_forms.describe(repeat.rule), dates, repeat.ends_at, repeat.only_if_changed, past)
+
+
+def _find_campaign(campaign_id: int | None) -> Campaign | None:
+    return Campaign.get_or_none(Campaign.id == campaign_id, Campaign.deleted_at.is_null()) if campaign_id else None
 
 
 def _describe_outcome(row: Any, channel: str) -> str:
@@ -58,5 +62,4 @@ def _describe_outcome(row: Any, channel: str) -> str:
 
 def find_series(campaign: Any) -> Campaign | None:
     """Return the repeating campaign that a campaign is a copy of, unless it was deleted; else None."""
-    series_id = repeats.find_series_campaign(campaign.id)
-    return Campaign.get_or_none(Campaign.id == series_id, Campaign.deleted_at.is_null()) if series_id else None
+    return _find_campaign(repeats.find_series_campaign(campaign.id))
