@@ -52,7 +52,7 @@ WRONG = (
     Invalid("POST /campaigns", {"name": 5, "local_time": "2026-02-30T09:00"}, {"name", "local_time"}),
     Invalid("PATCH /campaigns/{id}",
           {"name": 5, "repeat": {"every": "week", "at": "09:00", "day_of_month": 3, "ends_at": "soon"}},
-          {"name", "repeat.ends_at"}),
+          {"name", "repeat.ends_at", "repeat.weekdays", "repeat.day_of_month"}),
     Invalid("PATCH /campaigns/{id}", {"utm": {"source": 5, "term": "{{ first_name }}", "medium": "x\ny"}},
           {"utm.source", "utm.term", "utm.medium"}),
     Invalid("POST /campaigns/{id}/experiment/winner", {"variant": 9}, {"variant", "no"}, "no=1"),

@@ -227,7 +227,9 @@ VALUES_BY_NAME: dict[str, Any] = {
         ("can_send", "complete", "domain_verified", "editable", "enabled", "matches", "ok", "opt_in",
          "passed", "sendable_email", "subscribed", "subscribed_email", "success", "using_sandbox", "verified"), True,
     ),
-    **dict.fromkeys(("created_at", "started_at", "since", "entered_at", "sent_at", "from", "last_login_at", "due_at"), _SENT_AT),
+    **dict.fromkeys(
+        ("created_at", "started_at", "since", "entered_at", "sent_at", "from", "last_login_at", "due_at"), _SENT_AT
+    ),
     **dict.fromkeys(
         ("updated_at", "at", "until", "exported_at", "last_seen_at", "delivered_at", "expires_at", "opt_in_at",
          "completed_at", "last_populated_at"), _DELIVERED_AT,
