@@ -107,7 +107,8 @@ def crawl(page: Page, first: list[str]) -> dict[str, dict]:
         if kind in seen or re.search(r"/(preview|html)$", path) or kind.startswith("/docs/"):
             continue
         page.goto(path)
-        seen[kind] = page.evaluate(TEXTS) | {"path": path}
+        # Some paths lead to another page
+        seen[kind] = page.evaluate(TEXTS) | {"path": re.sub(r"^https?://[^/]+", "", page.url)}
         waiting += seen[kind]["links"]
         for size, direction, name in WIDTHS if page.viewport_size == DESK else WIDTHS[::-1]:
             if page.viewport_size != size:
