@@ -1,6 +1,7 @@
 """Repeating campaigns and UTM parameters on their pages."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -84,6 +85,29 @@ def test_the_choice_repeat_and_its_dates(user: ScriptlessBrowser, api: Client, c
     user.post(f"{path}/undo")
     user.post(f"{path}/when", when="now")
     assert api.get(path).expect(200)["repeat"] is None
+
+
+def test_the_card_stores_one_of_four_choices(user: ScriptlessBrowser, api: Client, clock: TestClock) -> None:
+    """Each choice replaces the one before; a repetition or a local time without a date begins tomorrow."""
+    path = create_draft(api, "Choices")
+    tomorrow = datetime.fromtimestamp(clock.now() + 86_400, UTC).strftime("%Y-%m-%d")
+
+    def list_stored() -> list[bool]:
+        row = api.get(path).expect(200)
+        return [row[name] is not None for name in ("scheduled_at", "local_time", "repeat")]
+
+    expected = {"now": [False, False, False], "later": [True, False, False], "local": [True, True, False],
+                "repeat": [True, False, True]}  # fmt: skip
+    labels = {"now": "Send immediately", "later": "Schedule for later", "local": "Schedule by local time",
+              "repeat": "Repeat"}  # fmt: skip
+    for choice in ("repeat", "later", "repeat", "local", "repeat", "now", "local", "later", "now"):
+        user.post(f"{path}/when", when=choice)
+        assert list_stored() == expected[choice], choice
+        page = HtmlPage(user, f"{path}?open=when")
+        assert [label for label in labels.values() if page.is_checked(label)] == [labels[choice]]
+    user.post(f"{path}/when", when="repeat")
+    user.post(f"{path}/when", when="local")
+    assert api.get(path).expect(200)["local_time"][:10] >= tomorrow
 
 
 def test_utm_parameters_of_account_and_campaign(user: ScriptlessBrowser, api: Client) -> None:
