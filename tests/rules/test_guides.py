@@ -105,7 +105,7 @@ def test_pictures_are_small_and_used_once() -> None:
     assert max(files.values()) <= MAX_PICTURE_BYTES and sum(files.values()) <= MAX_PICTURES_BYTES
     for language in set(LANGUAGES) - {DEFAULT_LANGUAGE}:
         translated = {path.name: path.stat().st_size for path in (PICTURES / language).iterdir()}
-        assert sorted(translated) == sorted(files), language
+        assert translated.keys() <= files.keys(), language  # The English picture stands in for a missing one.
         assert sum(translated.values()) <= MAX_TRANSLATED_PICTURES_BYTES, language
 
 
