@@ -37,7 +37,7 @@ def read_card(form: Form, campaign: Campaign, visit: Visit) -> dict[str, Any]:
         return {"repeat": repeat_forms.read_values(form, visit.zone)}
     if form["when"] not in ("later", "local"):
         return {"scheduled_at": None, "repeat": None}
-    if not form["day"] and (campaign.scheduled_at is None or campaign.repeat is not None):
+    if not form["day"] and form["when"] != build_values(campaign, visit)["when"]:
         tomorrow = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone) + timedelta(days=1)
         form.values["day"] = tomorrow.strftime("%Y-%m-%d")
     return {"repeat": None} | read_times(form, visit, is_local=form["when"] == "local")
