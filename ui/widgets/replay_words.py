@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from appliance.audience.contacts import store as contacts
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, ngettext
-from appliance.events import log
 from appliance.flows import replays
 from appliance.flows.replay_result import (
     ORDER_DAYS,
@@ -20,6 +19,7 @@ from appliance.flows.replay_result import (
 )
 from appliance.flows.simulation_timeline import describe_skip
 from ui import formats
+from ui.forms import flow_forms
 from ui.widgets import flow_tree
 
 
@@ -191,7 +191,7 @@ def list_warnings(result: ReplayResult) -> Iterator[str]:
 
 
 def _describe_warning(warning: ReplayWarning) -> str:
-    event = log.name_event(warning.event) if warning.event is not None else ""
+    event = flow_forms.describe_event(warning.event) if warning.event is not None else ""
     number = warning.number or 0
     match warning.code:
         case "sampled":
