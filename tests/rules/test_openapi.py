@@ -187,6 +187,8 @@ def test_schemas_are_usable_in_typed_languages(document: Any) -> None:
         if node.get("type") == "object" and node.keys().isdisjoint(("properties", "additionalProperties", "allOf"))
     ]
     assert bare == []
+    arrays = [node for node in walk_nodes(document) if "array" in node.get("type", ()) and "format" not in node]
+    assert arrays and all({"items", "prefixItems"} & node.keys() for node in arrays)
     global_types = {
         "Array",
         "Blob",

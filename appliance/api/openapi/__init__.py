@@ -212,7 +212,8 @@ def _complete(schema: Any) -> Any:
     """Return a schema with what msgspec and our parsers leave out, recursively.
 
     A time has the type string, because it is an integer only in Python; a reference has no type. An object without
-    declared properties has `additionalProperties`, because some generators of clients would allow no key otherwise.
+    declared properties has `additionalProperties`, because some generators of clients would allow no key otherwise, and
+    an array has `items`.
     """
     if isinstance(schema, list):
         return [_complete(item) for item in schema]
@@ -223,8 +224,12 @@ def _complete(schema: Any) -> Any:
         completed["type"] = "string"
     if "$ref" in completed:
         completed.pop("type", None)
-    if completed.get("type") == "object" and completed.keys().isdisjoint(("properties", "additionalProperties")):
+    types = completed.get("type")
+    types = types if isinstance(types, list) else [types]
+    if "object" in types and completed.keys().isdisjoint(("properties", "additionalProperties")):
         completed["additionalProperties"] = True
+    if "array" in types and completed.keys().isdisjoint(("items", "prefixItems")):
+        completed["items"] = {}
     return completed
 
 

@@ -46,7 +46,10 @@ def _filter_schema() -> dict[str, Any]:
         "properties": {
             "name": {"type": "string", "description": f"name of the field: {names}, or a field of Contact"},
             "predicate": {"enum": predicates, "description": "predicate"},
-            "value": {"description": "value to compare with, of the type that the field and the predicate require"},
+            "value": {
+                "type": ["string", "number", "boolean", "array", "object", "null"],
+                "description": "value to compare with, of the type that the field and the predicate require",
+            },
         },
         "required": ["name", "predicate"],
         "additionalProperties": False,
