@@ -25,10 +25,10 @@ class FlowReplay(Struct):
 
     id: int
     flow_id: Annotated[int, Meta(description="id of the flow")]
-    state: Annotated[State, Meta(description="`waiting` while another replay runs first")]
+    state: Annotated[State, Meta(description="`waiting` while another replay runs first; `none` if there was none")]
     progress: Annotated[float, Meta(description="share that is done, from 0 to 1")]
     days: Annotated[int, Meta(description="number of past days that are replayed")]
-    until: Annotated[Moment, Meta(description="end of the replayed time")]
+    until: Annotated[Moment, Meta(description="end of the replayed time")] | None
     seed: Annotated[int, Meta(description="decides random splits and the sample")]
     order_event: (
         Annotated[str, Meta(description="event that counts as an order; null: each event with an amount")] | None
@@ -44,7 +44,7 @@ class FlowReplay(Struct):
     result: Annotated[ReplayResult, Meta(description="null until the replay is complete")] | None
     started_at: Annotated[Moment, Meta(description="when it started")] | None
     ended_at: Annotated[Moment, Meta(description="when it ended")] | None
-    created_at: Moment
+    created_at: Annotated[Moment, Meta(description="when it was asked for")] | None
 
 
 def _serialize(row: models.FlowReplay) -> FlowReplay:
@@ -53,6 +53,10 @@ def _serialize(row: models.FlowReplay) -> FlowReplay:
         iso(row.until) or "", row.seed, row.order_event, row.sms_price,
         row.error, replays.read_result(row), iso(row.started_at), iso(row.ended_at), iso(row.created_at) or "",
     )  # fmt: skip
+
+
+def _build_none(flow_id: int) -> FlowReplay:
+    return FlowReplay(0, flow_id, "none", 0.0, 0, None, 0, None, None, None, None, None, None, None)
 
 
 def _require_access(request: ApiRequest) -> None:
@@ -79,9 +83,17 @@ async def start_replay(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("GET", "/flows/{id}/replay", scope="flows:read", response_type=FlowReplay)
 async def get_replay(request: ApiRequest) -> ApiResponse:
-    """Get the last replay of a flow. Also requires `contacts:read` and `events:read`."""
+    """Get the last replay of a flow, with the state `none` if there is none.
+
+    Also requires `contacts:read` and `events:read`.
+    """
     _require_access(request)
-    return ApiResponse(_serialize(await fetch(replays.get, request.account_id, request.id)))
+
+    def read() -> FlowReplay:
+        row = replays.find(request.account_id, request.id)
+        return _build_none(request.id) if row is None else _serialize(row)
+
+    return ApiResponse(await fetch(read))
 
 
 @ROUTES.add("DELETE", "/flows/{id}/replay", scope="flows:write", response_type=FlowReplay)

@@ -52,7 +52,7 @@ DEFAULT_DAYS, MAX_DAYS, MAX_SEED = 90, 90, 2**31 - 1
 # The earliest end of a replay, before now.
 _MAX_BACK_MS = 365 * clock.DAY_MS
 RETENTION_MS = 14 * clock.DAY_MS
-State = Literal["waiting", "running", "complete", "failed", "cancelled"]
+State = Literal["none", "waiting", "running", "complete", "failed", "cancelled"]
 # The codes of `error`.
 TOO_SLOW, FAILED, TOO_LONG = "conditions_too_slow", "failed", "too_long"
 # A replay with conditions that cost much would keep a processor busy for hours.
@@ -184,15 +184,20 @@ def start(prepared: PreparedReplay, actor: str) -> models.FlowReplay:
     return row
 
 
-def get(account_id: int, flow_id: int) -> models.FlowReplay:
-    """Return the last replay of a flow, without its people; raises NotFound if there is none."""
+def find(account_id: int, flow_id: int) -> models.FlowReplay | None:
+    """Return the last replay of a flow, without its people; None without one. Raises NotFound for an unknown flow."""
     store.find(account_id, flow_id)
     table = models.FlowReplay
     columns = [column for name, column in table._meta.fields.items() if name != "people"]
-    row = table.select(*columns).where(table.account == account_id, table.flow == flow_id).first()
+    return table.select(*columns).where(table.account == account_id, table.flow == flow_id).first()  # type: ignore[no-any-return]  # Peewee has no type annotations
+
+
+def get(account_id: int, flow_id: int) -> models.FlowReplay:
+    """Return the last replay of a flow, without its people; raises NotFound if there is none."""
+    row = find(account_id, flow_id)
     if row is None:
         raise NotFound
-    return row  # type: ignore[no-any-return]  # Peewee has no type annotations
+    return row
 
 
 def get_progress(row: models.FlowReplay) -> float:
@@ -201,13 +206,17 @@ def get_progress(row: models.FlowReplay) -> float:
 
 
 def get_people(account_id: int, flow_id: int) -> list[PersonRow]:
-    """Return what each contact would have got in the last replay of a flow; raises NotFound without a result."""
+    """Return what each contact would have got in the last replay of a flow, nothing without a result.
+
+    Raises NotFound for an unknown flow.
+    """
+    store.find(account_id, flow_id)
     row = fetch_one(
         "SELECT people FROM flow_replay WHERE account_id = ? AND flow_id = ? AND state = 'complete'",
         (account_id, flow_id),
     )
     if row is None or row[0] is None:
-        raise NotFound
+        return []
     return replay_result.unpack_people(row[0])
 
 

@@ -66,7 +66,7 @@ def test_composing_by_keyboard(page: Page, api: Client, smtp: SmtpServer, clock:
     tab_to(".begins a[href$='/content']")
     page.keyboard.press("Enter")
     _design_by_keyboard(page, tab_to)
-    expect(page.locator("#card-content summary")).to_contain_text("2 sections")
+    expect(page.locator("#card-content summary").first).to_contain_text("2 sections")
     tab_to(".acts a[href$='/test']")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog").get_by_role("button", name="Send test email")).to_be_visible()

@@ -74,7 +74,7 @@ def test_building_a_test(page: Page, api: Client) -> None:
     expect(card.get_by_label("Name of variant C")).to_have_value("Short 2")
     card.get_by_text("Test first, then send the winner").click()
     card.get_by_label("Share of recipients in the test").fill("50")
-    expect(card).to_contain_text("in the test, about")
+    expect(card).to_contain_text("in the test,")
     card.get_by_label("Winner decided by").select_option("event")
     expect(card.get_by_label("Event that counts as a conversion")).to_have_value("order_paid")
     card.get_by_label("Compare revenue").check()
