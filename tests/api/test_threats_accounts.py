@@ -58,7 +58,8 @@ QUERIES: dict[str, dict[str, Any]] = {
 # The resource of an id in a body or a query
 NAMES = {
     "contact_list_id": "lists", "list_id": "lists", "list_ids": "lists", "topic_ids": "lists",
-    "options.list_ids": "lists",
+    "options.list_ids": "lists", "contact_list_ids": "lists", "exclude_contact_list_ids": "lists",
+    "exclude_segment_ids": "segments",
     "segment_id": "segments", "contact_id": "contacts", "contact_ids": "contacts", "add": "contacts",
     "remove": "contacts", "channels_attributes[].id": "channels",
     "contact.channels_attributes[].id": "channels", "template_id": "templates",
