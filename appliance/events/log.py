@@ -121,7 +121,7 @@ def in_batch(batch: str) -> Iterator[None]:
 
 @contextmanager
 def record_only(names: Set[str]) -> Iterator[None]:
-    """Let this thread record only events with these names in the block; for simulations that nothing else reads."""
+    """Record only events with these names in the block, in this thread; for simulations that nothing else reads."""
     before = _chain.names
     _chain.names = names
     try:

@@ -110,7 +110,7 @@ def _measure_gap(gap: float, total: float) -> float:
     """Return the logarithm of the evidence if `total` conversions of two variants differ by `gap`."""
     # Fractions of conversions let the boundary be a smooth function.
     treated, control = (total + gap) / 2, (total - gap) / 2
-    return measure_rates([Pair(Counts(1, treated), Counts(1, control))])  # type: ignore[arg-type]  # see above
+    return measure_rates([Pair(Counts(1, treated), Counts(1, control))])  # type: ignore[arg-type]  # fractions make the boundary smooth
 
 
 def _predict_amounts(

@@ -201,13 +201,13 @@ def _join(moments: _Moments) -> _Moments:
 
 def _keep_last(moments: _Moments, total: int) -> _Moments:
     """Return the last moments, with `total` runs at most."""
-    kept: _Moments = []
+    remaining: _Moments = []
     for at, count in reversed(moments):
         if total <= 0:
             break
-        kept.append((at, min(count, total)))
+        remaining.append((at, min(count, total)))
         total -= count
-    return kept[::-1]
+    return remaining[::-1]
 
 
 def _keep_last_hour(moments: _Moments, now: int) -> _Moments:
@@ -222,9 +222,9 @@ def _forget_ended(flow_id: int, moments: _Moments, max_per_hour: int, now: int) 
         return recent
     row = fetch_one(_SELECT_LAST_WAITING, (flow_id, now, recent[-1][0]))
     last_at = row[0] if row is not None else now
-    kept = [(at, count) for at, count in recent if at <= last_at]
+    earlier = [(at, count) for at, count in recent if at <= last_at]
     # Only the last moments are stored, so how many others begin then is not known.
-    return kept if row is None or (kept and kept[-1][0] == last_at) else [(last_at, max_per_hour)]
+    return earlier if row is None or (earlier and earlier[-1][0] == last_at) else [(last_at, max_per_hour)]
 
 
 def _load(flow_id: int) -> _Places:

@@ -238,7 +238,7 @@ class Feed:
         _set_states(self._first_states.items())
 
     def apply(self, items: Sequence[FeedItem], now: int) -> None:
-        """Let items happen in the sandbox."""
+        """Record items in the sandbox."""
         require_write_transaction()
         by_kind: dict[ItemKind, list[FeedItem]] = {}
         for item in items:

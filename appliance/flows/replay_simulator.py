@@ -239,7 +239,7 @@ class FlowReplay:
 
     def _get_next_message(self) -> int | None:
         sql = "SELECT min(due_at) FROM message WHERE flow_id = ? AND run_id NOT NULL AND status IN ('queued', 'held')"
-        return rows(sql, (self.flow.id,))[0][0]  # type: ignore[no-any-return]  # as above
+        return rows(sql, (self.flow.id,))[0][0]  # type: ignore[no-any-return]  # a row of a statement is untyped
 
     # -- one interval ----------------------------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class FlowReplay:
         return sent_at is not None and sent_at <= item.at
 
     def _process_events(self, now: int) -> None:
-        """Let the new events start runs, end waits and reach the goal."""
+        """Process the new events: they start runs, end waits and reach the goal."""
         if not enrollment.is_due():
             return
         last_run = int(scalar("SELECT coalesce(max(id), 0) FROM run"))

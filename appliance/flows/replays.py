@@ -293,7 +293,7 @@ def _run_child(replay_id: int, stopping: threading.Event) -> None:
             if stopping.is_set():
                 return
             if not _is_open(replay_id):
-                # Its flow was deleted, or somebody has cancelled it, which is stored then.
+                # Its flow was deleted, or a user cancelled it, which is stored already.
                 transactions.write(_end, replay_id, "cancelled", None)
                 return
             if time.monotonic() - started_at > MAX_SECONDS:

@@ -2,7 +2,7 @@
 
 A run waits for an awaited request. Its result makes the run due, in the transaction that stores it, and the step takes
 it in the transaction that moves the run, so that a result counts once. The row is deleted then, or with the end of the
-run (`run_ends`). A request that nobody awaits is deleted with its last attempt.
+run (`run_ends`). A request for which no run waits is deleted with its last attempt.
 
 The id of a request (`get_request_id`) is the same for each attempt, also after a crash: receivers recognize by it what
 they have done already. It contains the time at which the run started, because ids of rows are given again after a
@@ -193,7 +193,7 @@ def has_due() -> bool:
 
 
 def prune_expired() -> bool:
-    """Delete up to `_PURGE_BATCH_SIZE` requests that nobody awaits and whose time is over; return whether any."""
+    """Delete up to `_PURGE_BATCH_SIZE` requests for which no run waits and whose time is over; return whether any."""
     require_write_transaction()
     return bool(
         run(

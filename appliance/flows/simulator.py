@@ -136,7 +136,7 @@ class FlowSimulator:
         self._deadline = time.monotonic() + _MAX_SECONDS
 
     def play_responses(self, responses: Sequence[SimulatedResponse]) -> None:
-        """Let steps that make HTTP requests get these responses, instead of a success without values."""
+        """Give steps that make HTTP requests these responses, instead of a success without values."""
         nodes = dict(self._plan.nodes)
         for response in responses:
             node = nodes.get(int(response.step))

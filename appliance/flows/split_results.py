@@ -9,7 +9,7 @@ evidence valid (docs/decisions.md#22).
 import json
 import logging
 import time
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct, convert
@@ -200,13 +200,8 @@ def _build_variant(
 # The decision of the service.
 
 
-class _NextLook(NamedTuple):
-    """When a test is looked at again, as the monotonic time."""
-
-    at: float
-
-
-_next_looks: dict[int, _NextLook] = {}
+# When each test is looked at again, as the monotonic time.
+_next_looks: dict[int, float] = {}
 
 
 def decide_running() -> None:
@@ -215,8 +210,7 @@ def decide_running() -> None:
     A test that cannot be compared is logged and left out. Raises storage errors.
     """
     for test_id in split_tests.list_running():
-        look = _next_looks.get(test_id)
-        if look is not None and time.monotonic() < look.at:
+        if time.monotonic() < _next_looks.get(test_id, 0.0):
             continue
         started = time.monotonic()
         try:
@@ -228,7 +222,7 @@ def decide_running() -> None:
         if len(_next_looks) >= _MAX_KNOWN_TESTS:
             _next_looks.clear()
         ended = time.monotonic()
-        _next_looks[test_id] = _NextLook(ended + max(_MIN_PAUSE_SECONDS / 2, _PAUSE_FACTOR * (ended - started)))
+        _next_looks[test_id] = ended + max(_MIN_PAUSE_SECONDS / 2, _PAUSE_FACTOR * (ended - started))
 
 
 def _decide_test(test_id: int) -> None:

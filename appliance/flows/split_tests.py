@@ -115,7 +115,7 @@ def list_running() -> list[int]:
 
 
 def finish(test_id: int, updated_at: int, winner: str, decision: Decision | None) -> None:
-    """Let the service choose a winner, unless the test has changed since it was read (`updated_at`)."""
+    """Store the winner that the service chose, unless the test has changed since it was read (`updated_at`)."""
     require_write_transaction()
     test = SplitTest.get_or_none(SplitTest.id == test_id)
     if test is not None and test.state == TESTING and test.updated_at == updated_at:

@@ -403,7 +403,7 @@ def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
 
     If an active flow gets a trigger with another event, or a changed date trigger, only later events start the flow.
     With another limit of entries an hour, the next contacts begin at once again. Another holdout group is
-    measured anew.
+    measured again.
     """
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.get_spec(row) == spec:

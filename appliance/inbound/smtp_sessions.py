@@ -28,7 +28,7 @@ class ConnectionLimiter:
     """A counter of open connections, in total and by address. Use it only in one event loop.
 
     If there are as many as may be in total, a new one replaces the oldest that has not begun to work, so that clients
-    which connect and do nothing keep nobody from connecting.
+    which connect and do nothing do not keep others out.
     """
 
     def __init__(self, total: int = MAX_CONNECTIONS, each: int = MAX_CONNECTIONS_PER_ADDRESS) -> None:

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.conftest import FreshServer
@@ -68,7 +69,7 @@ def test_a_replay_compares_steps_with_the_live_version(api: Client) -> None:
 
 
 def test_the_same_seed_and_events_give_the_same_result(api: Client) -> None:
-    """Two replays with one seed are equal to the last byte; with another seed the split is drawn anew."""
+    """Two replays with one seed are equal to the last byte; with another seed the split is drawn again."""
     write_past(api, "seeded", 12)
     flow_id = create_flow(api, "seeded")
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -127,3 +128,32 @@ def test_a_replay_begins_again_after_a_kill(fresh_server: FreshServer) -> None:
     server.start()
     replay = wait_for_replay(server.client(validate=False), flow_id)
     assert (replay["state"], replay["result"]["draft"]["entered"]) == ("complete", 3)
+
+
+def test_a_result_has_no_secrets(api: Client) -> None:
+    """The steps of a result have neither secrets nor what they were encrypted to."""
+    step = {"type": "http_request", "url": "https://shop.example/x", "secret_headers": {"Authorization": "hush-hush"},
+            "signed": True, "signing_secret": "whsec_c2VjcmV0IHNlY3JldA=="}  # fmt: skip
+    slack = {"type": "notify", "via": "slack", "slack_url": "https://hooks.slack.com/services/T0/B0/hush"}
+    flow_id = create_flow(api, "sealed", steps=[step, slack])
+    api.post(f"/flows/{flow_id}/replay").expect(202)
+    replay = wait_for_replay(api, flow_id)
+    assert replay["state"] == "complete"
+    for shown in replay["result"]["steps"]:
+        assert shown["props"].keys().isdisjoint(("secret_headers", "signing_secret", "slack_url")), shown
+
+
+def test_the_replay_of_a_deleted_flow_ends(fresh_server: FreshServer) -> None:
+    """It is not begun again and again, and another one is run."""
+    server = fresh_server()
+    api = server.client()
+    write_past(api, "gone", 2)
+    deleted, other = create_flow(api, "gone"), create_flow(api, "stays")
+    api.post(f"/flows/{deleted}/replay").expect(202)
+    api.delete(f"/flows/{deleted}").expect(200)
+    api.post(f"/flows/{other}/replay").expect(202)
+    assert wait_for_replay(api, other)["state"] == "complete"
+    database = apsw.Connection(str(server.data / "campanero.db"))
+    assert "running" not in (states := [row[0] for row in database.execute("SELECT state FROM flow_replay")]), states
+    assert "waiting" not in states
+    database.close()

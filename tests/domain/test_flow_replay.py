@@ -57,7 +57,7 @@ def random_steps(rng: random.Random, depth: int = 0) -> list[dict[str, Any]]:
 
 
 def live_through(home: Home, flow: Flow, happenings: list[tuple[int, int, str]], until: int) -> None:
-    """Let events happen at their times, and let the flow run and its messages be sent as soon as they are due."""
+    """Record events at their times, and advance the flow and send its messages as soon as they are due."""
     remaining = sorted(happenings)
     while True:
         while remaining and remaining[0][0] <= clock.now_ms():
@@ -254,8 +254,9 @@ def test_a_running_replay_and_an_incomplete_flow_are_refused(home: Home) -> None
     assert replays.is_due()
     assert transactions.write(replays.cancel, home.account_id, flow.id).state == "cancelled"
     assert not replays.is_due()
+    assert replays.get_people(home.account_id, flow.id) == []
     with pytest.raises(NotFound):
-        replays.get_people(home.account_id, flow.id)
+        replays.get_people(home.account_id, flow.id + 1)
     empty = create_flow(home, [], {"event": "manual"})
     with pytest.raises(Invalid) as error:
         replays.prepare(home.account_id, empty.id, ReplayRequest())

@@ -104,7 +104,7 @@ def test_clicks_count_for_the_run_of_their_message(home: Home) -> None:
 
 
 def convert_some(home: Home, flow: Flow, rates: dict[str, float]) -> None:
-    """Let the contacts of a flow order, with the rate of their branch."""
+    """Record orders of the contacts of a flow, with the rate of their branch."""
     rng = random.Random(3)
     contacts = dict(rows("SELECT id, contact_id FROM run WHERE flow_id = ?", (flow.id,)))
     for run_id, branch in take_branches(flow).items():

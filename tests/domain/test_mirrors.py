@@ -22,7 +22,7 @@ _LONG_HISTORY = 3_000
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let an ordinary mirror cost about as much as reading a thousand events, and a slow one as 20,000."""
+    """Limit an ordinary mirror to about the cost of reading a thousand events, and a slow one to that of 20,000."""
     monkeypatch.setattr(mirrors, "MAX_ORDINARY", Cost(60_000, 60.0))
     monkeypatch.setattr(mirrors, "MAX_SLOW", Cost(1_200_000, 60.0))
     yield

@@ -33,7 +33,7 @@ DESIGN: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the conditions of a message cost about as much as reading a thousand events, however busy the machine is."""
+    """Limit the conditions of a message to about the cost of reading a thousand events, however busy the machine is."""
     monkeypatch.setattr(section_conditions, "MAX_COST", Cost(60_000, 60.0))
 
 

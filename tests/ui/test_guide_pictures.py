@@ -104,8 +104,8 @@ def _read_digests(language: str) -> dict[str, str]:
 
 
 def _write_digests(language: str, digests: dict[str, str]) -> None:
-    kept = [line for line in DIGESTS.read_text("utf-8").splitlines() if line.split()[0] != language]
-    lines = kept + [f"{language} {name} {digest}" for name, digest in digests.items()]
+    others = [line for line in DIGESTS.read_text("utf-8").splitlines() if line.split()[0] != language]
+    lines = others + [f"{language} {name} {digest}" for name, digest in digests.items()]
     DIGESTS.write_text("".join(f"{line}\n" for line in sorted(lines)), "utf-8")
 
 

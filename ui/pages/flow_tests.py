@@ -19,7 +19,7 @@ pages = Pages("ui_flow_tests", url_prefix="/flows")
 @pages.post("/<flow_id:int>/steps/<step_id:int>/winner")
 @signed_in("campaigns:send")
 async def choose_winner(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Let all contacts who come to a random split take a branch, or go on with its test without a branch."""
+    """Choose the branch that all contacts take who come to a random split, or go on with its test without a branch."""
     choice = ChooseBranch(step_id, Form.from_request(request)["branch"] or None)
     decision = await scan(split_results.find_decision, visit.account_id, flow_id, choice)
     try:

@@ -116,9 +116,11 @@ class HttpRequest(StepKind):
                 context.add_fault(f"payload{path}", message)
         stored = _get_stored(url, context)
         headers = _read_headers(raw.get("headers"), "headers", {}, context)
-        kept = stored.get("secret_headers", {})
-        plain = _read_headers(raw.get("secret_headers"), "secret_headers", kept, context)
-        secrets = {name: text if text == kept.get(name) else _seal(text, url, context) for name, text in plain.items()}
+        previous = stored.get("secret_headers", {})
+        plain = _read_headers(raw.get("secret_headers"), "secret_headers", previous, context)
+        secrets = {
+            name: text if text == previous.get(name) else _seal(text, url, context) for name, text in plain.items()
+        }
         for name in {name.lower() for name in headers} & {name.lower() for name in secrets}:
             context.add_fault(f"secret_headers.{name}", gettext("has already been taken"))
         secret = _read_signing_secret(raw, url, stored, context)

@@ -1,7 +1,7 @@
 """The step that tells the team that a contact came to it, by email or in Slack, at most `MAX_PER_HOUR` times an hour.
 
-A message to Slack is a request of the flow (`request_queue`) that nobody awaits: `{"text": …}` to an incoming webhook
-(docs.slack.dev/messaging/sending-messages-using-incoming-webhooks).
+A message to Slack is a request of the flow (`request_queue`) for which no run waits: `{"text": …}` to an incoming
+webhook (docs.slack.dev/messaging/sending-messages-using-incoming-webhooks).
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from appliance.webhooks.subscriptions import url_host
 MAX_PER_HOUR = 20
 MAX_NOTE_CHARACTERS = 500
 VIAS = _EMAIL, _SLACK = ("email", "slack")
-# Slack may be down for a while; a message of yesterday helps nobody.
+# Slack may be down for a while; a message of yesterday is of no use.
 _SLACK_MS = 86_400_000
 _COUNT_NOTICES = (
     "SELECT count(*) FROM step_visit WHERE flow_id = ? AND action_id = ? AND outcome = 'on' AND reason IS NULL "
@@ -134,7 +134,7 @@ class Notify(StepKind):
             else:
                 left -= 1
                 if write_state.is_sandboxed:
-                    pass  # A simulation tells nobody.
+                    pass  # A simulation sends nothing.
                 elif user is None:
                     _queue_slack_message(node, run, context)
                 else:

@@ -394,7 +394,7 @@ def _is_transport_deleted(row: LedgerRow) -> bool:
 
 
 def _get_queued_transport(row: LedgerRow) -> str:
-    """Return the transport to store for a message that is queued again, until it is chosen anew.
+    """Return the transport to store for a message that is queued again, until another one is chosen.
 
     The key of direct delivery does not say whether it is a further transport, whose messages get the default one once
     it is deleted, or was the default one, whose messages keep it. So no queued message has it as a further one.

@@ -4,7 +4,9 @@ from peewee import SQL, BlobField, BooleanField, CompositeKey, FloatField, Forei
 
 from appliance.storage.database import Json, Table, Time
 from appliance.storage.models.account import Account, ApiKey, Contact
-from appliance.storage.models.content import Campaign, Flow, Run, Template
+from appliance.storage.models.campaigns import Campaign
+from appliance.storage.models.content import Template
+from appliance.storage.models.flows import Flow, Run
 
 OPEN = ("queued", "held", "sending")
 

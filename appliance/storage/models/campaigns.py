@@ -1,0 +1,162 @@
+"""Tables of campaigns: their times and series, experiments and variants."""
+
+from peewee import (
+    SQL,
+    BooleanField,
+    FloatField,
+    ForeignKeyField,
+    IntegerField,
+    TextField,
+)
+
+from appliance.storage.database import Json, Table, Time
+from appliance.storage.models.account import Account
+from appliance.storage.models.content import Template, TemplateRevision
+from appliance.storage.models.flows import Flow, Trigger
+
+
+class Campaign(Table):
+    """One message to an audience, sent once."""
+
+    account = ForeignKeyField(Account, index=False)
+    flow = ForeignKeyField(Flow, unique=True)
+    trigger = ForeignKeyField(Trigger, index=False)
+    template = ForeignKeyField(Template, index=False)
+    name = TextField()
+    channel = TextField(default="email")
+    status = TextField(default="draft")
+    phase = TextField(default="draft")
+    approval_state = TextField(default="pending_review")
+    approval_note = TextField(null=True)
+    asked_at = Time(null=True)  # when approval was requested; null: not pending
+    asked_by = IntegerField(null=True)  # the user who requested approval
+    edited_by = IntegerField(null=True)  # the user who last changed content or audience
+    data = Json(default=dict)
+    tracking = BooleanField(default=True)  # whether its opens and clicks are counted
+    scheduled_at = Time(null=True)  # with `local_time`, the first moment at which it is that time anywhere
+    local_time = TextField(null=True)  # `2026-12-01T09:00`: the time on each recipient's clock at which it is sent
+    utm = Json(null=True)  # the UTM parameters of its links; null: those of the account
+    # Audience, content and sender are fixed when the campaign is sent.
+    content = ForeignKeyField(TemplateRevision, null=True, index=False)
+    sender = Json(null=True)
+    pinned = Json(null=True)  # the shared content besides the template revision, fixed when the campaign is sent
+    hold_until = Time(null=True)
+    test = BooleanField(default=False)  # it was sent with a test key: its messages are captured and never counted
+    audience_count = IntegerField(default=0)
+    pending_snapshot = Json(
+        null=True
+    )  # the audience and progress of a large campaign while its message rows are being written
+    pending_end = TextField(null=True)  # `cancel` or `undo` while a job ends the messages of a large campaign
+    sent_count = IntegerField(default=0)
+    # Counts for the auto-pause: unknown addresses rejected, bounces after acceptance, spam complaints.
+    refused_count = IntegerField(default=0)
+    bounced_count = IntegerField(default=0)
+    complained_count = IntegerField(default=0)
+    baseline = Json(default=dict)  # the counts at the time when a person last resumed the campaign
+    pause_reason = TextField(null=True)
+    started_at = Time(null=True)
+    completed_at = Time(null=True)
+    cancelled_at = Time(null=True)
+    deleted_at = Time(null=True)  # a deleted campaign is hidden, but its row stays, because the ledger refers to it
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "created_at", "id"), False), (("phase", "scheduled_at"), False))
+
+
+Campaign.add_index(
+    SQL("CREATE INDEX campaign_unfinished ON campaign (id) WHERE pending_snapshot NOT NULL OR pending_end NOT NULL")
+)
+
+
+class SendTime(Table):
+    """When the recipients of a campaign in one time zone get it, fixed when the campaign is sent.
+
+    Each campaign with a local time has a row for every zone that exists.
+    """
+
+    campaign = ForeignKeyField(Campaign, on_delete="CASCADE", index=False)
+    time_zone = TextField()
+    due_at = Time()
+    next_due_at = Time(null=True)  # for recipients who waited for the winner of an A/B test
+    recipients = IntegerField(default=0)
+
+    class Meta:
+        indexes = ((("campaign", "time_zone"), True),)
+
+
+class Series(Table):
+    """The repetition of a campaign, which stays scheduled; what is sent at each date is a copy of it."""
+
+    campaign = ForeignKeyField(Campaign, unique=True, on_delete="CASCADE")
+    rule = Json(null=True)  # `campaigns.repeat_dates.RepeatRule`; null: it repeats no longer, and its dates stay
+    ends_at = Time(null=True)
+    only_if_changed = BooleanField(default=False)
+    sent_hash = TextField(null=True)  # of the content that was sent last
+    created_at = Time()
+    updated_at = Time()
+
+
+class Occurrence(Table):
+    """A date of a series that is over: what was sent then, or why nothing was."""
+
+    series = ForeignKeyField(Series, on_delete="CASCADE", index=False)
+    due_at = Time()
+    outcome = TextField()  # sent, missed (too late), unchanged (the content), blocked (by the preflight)
+    reason = TextField(null=True)  # the code of the finding
+    campaign = ForeignKeyField(Campaign, null=True, unique=True, on_delete="CASCADE")  # what was sent
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("series", "due_at"), True),)
+
+
+class Experiment(Table):
+    """The A/B test or the holdout of a campaign: what is compared, who got what, and the decision."""
+
+    campaign = ForeignKeyField(Campaign, unique=True, on_delete="CASCADE")
+    metric = TextField(default="clicks")  # clicks, opens, event
+    event = TextField(null=True)  # the name of the event that is counted, by which a holdout is always measured
+    by_amount = BooleanField(default=False)  # whether the amounts of the events are compared, not who had one
+    test_share = FloatField(default=1.0)  # the share of the audience that the test gets; the rest waits for the winner
+    holdout = FloatField(default=0.0)  # the share of the audience that gets nothing and is measured
+    uneven = BooleanField(default=False)  # whether later batches of the test give better variants more recipients
+    decide_after_minutes = IntegerField(default=1440)  # from the first message to the end of the test
+    decided_by = TextField(default="service")  # service, person
+    too_close = TextField(default="leader")  # what the service does at the end without a winner: leader, person
+    state = TextField(default="draft")  # draft, testing, releasing (the winner to those who wait), decided
+    # Fixed or counted when the campaign is sent:
+    assignment = Json(null=True)  # `experiments.assignment.Assignment`; only ever extended
+    typical_amount = Json(null=True)  # `experiments.evidence.TypicalAmount`
+    # The batches of the test: {"at": when its first message was due, "sizes": the recipients of each variant}
+    batches = Json(default=list)
+    held_out_count = IntegerField(default=0)
+    decide_at = Time(null=True)  # when the test ends
+    next_batch_at = Time(null=True)  # when the next batch of an uneven test is assigned
+    released_id = IntegerField(default=0)  # waiting messages up to this id were looked at for the current batch
+    winner = IntegerField(null=True)  # number of the variant that those who wait get
+    chosen_by = TextField(null=True)  # who chose it: service, or the actor as in the audit log
+    decision = Json(null=True)  # `experiments.decision.Decision` at that time
+    decided_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("state", "decide_at"), False),)
+
+
+class Variant(Table):
+    """A variant of a campaign. Texts that its template does not have are those of the campaign's template."""
+
+    experiment = ForeignKeyField(Experiment, on_delete="CASCADE", index=False)
+    number = IntegerField()  # from 1, as in the ledger; variant 1 is the campaign's own template
+    name = TextField(null=True)
+    template = ForeignKeyField(Template, on_delete="CASCADE", index=True)
+    send_after_minutes = IntegerField(default=0)  # from the start of the campaign
+    # Fixed when the campaign is sent; variant 1 has the content and the sender of the campaign.
+    document = Json(null=True)  # its complete content, as in a revision
+    sender = Json(null=True)
+
+    class Meta:
+        indexes = ((("experiment", "number"), True),)
