@@ -181,7 +181,7 @@ def test_a_flow_sms_has_the_data_of_its_event(home: Home) -> None:
         flow = make_flow(home, {"type": "sms", "body": body, "transactional": transactional})
         start_runs(home, flow, *contact_ids, event_data={"sku": "A<7>"})
     advance_until_idle()
-    marketing, transactional_row = sorted(fetch_open_rows(), key=lambda row: row.id)
+    marketing, transactional_row = sorted(fetch_open_rows(), key=lambda row: row.transactional)
     marketing_text, transactional_text = render_text(marketing), render_text(transactional_row)
     assert marketing_text.startswith("Order A<7>: http://127.0.0.1:8080/c/") and marketing_text.endswith(
         "-1 STOP to end"
