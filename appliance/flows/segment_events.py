@@ -18,6 +18,7 @@ from appliance.audience.segments import members, store
 from appliance.audience.segments.condition_budget import MAX_SEGMENT, ConditionsTooSlow
 from appliance.core import clock
 from appliance.core.errors import Unavailable
+from appliance.core.limited_process import FairShares
 from appliance.events import log as events
 from appliance.events.log import NewEvent
 from appliance.flows.condition_limits import Budget, pause_slow_flow
@@ -77,6 +78,7 @@ _due_segments: dict[int, tuple[int, int]] = {}
 # By segment id: when a segment whose check failed is tried again (`clock.monotonic`).
 _segment_retry_at: dict[int, float] = {}
 _segment_lock = threading.Lock()
+_shares = FairShares()
 
 
 def is_segment_check_due() -> bool:
@@ -97,8 +99,9 @@ def is_segment_check_due() -> bool:
 def check_segments() -> None:
     """Start and stop watches, and check new watches and the segments that `is_segment_check_due` found due.
 
-    Return at once if another thread is doing so. A segment that fails is logged and checked again after
-    `CHECK_INTERVAL_SECONDS`; if its check costs too much, its flows are paused. Raises Unavailable and storage errors.
+    The accounts take turns, so that one with many slow segments delays the others by one of them. Return at once if
+    another thread is doing so. A segment that fails is logged and checked again after `CHECK_INTERVAL_SECONDS`; if its
+    check costs too much, its flows are paused. Raises Unavailable and storage errors.
     """
     if not _segment_lock.acquire(blocking=False):
         return
@@ -106,10 +109,11 @@ def check_segments() -> None:
         _update_watches()
         watched = _load_watches()
         _forget_unwatched({watch.segment_id for watch in watched})
-        for watch in watched:
-            is_known = watch.definition is not None or _is_segment_resting(watch.segment_id)
-            if is_known and watch.segment_id not in _due_segments:
-                continue
+        due = [watch for watch in watched if _is_check_due(watch)]
+        while due:
+            account_id = _shares.next({watch.account_id for watch in due})
+            watch = next(watch for watch in due if watch.account_id == account_id)
+            due.remove(watch)
             started_at, newest_event = monotonic(), int(scalar("SELECT max(id) FROM event") or 0)
             since, is_done = _get_start_event(watch), False
             try:
@@ -130,8 +134,15 @@ def check_segments() -> None:
                 version, seconds = _due_segments.pop(watch.segment_id, (0, 0)), monotonic() - started_at
                 since, version = (newest_event, version) if is_done else (since, (0, 0))
                 _last_checks[watch.segment_id] = _LastCheck(clock.monotonic(), since, seconds, version)
+                _shares.charge(account_id, seconds)
     finally:
         _segment_lock.release()
+
+
+def _is_check_due(watch: _SegmentWatch) -> bool:
+    """Return whether a segment was found due, or is new and has not just failed."""
+    is_new = watch.definition is None and not _is_segment_resting(watch.segment_id)
+    return is_new or watch.segment_id in _due_segments
 
 
 def _get_start_event(watch: _SegmentWatch) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from appliance.accounts import accounts
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal
 from appliance.audience.segments import store
@@ -59,6 +60,27 @@ VIP = ("contact_tag", "eq", "vip")
 def set_tags(home: Home, contact_id: int, *tags: str) -> None:
     """Set a contact's tags."""
     home.patch(contact_id, data={"tags": list(tags)})
+
+
+def test_accounts_take_turns(home: Home) -> None:
+    """The only segment of an account is checked after one of another account's three, not after all of them (T11)."""
+    own_account = home.account_id
+    home.account_id = other_account = int(transactions.write(lambda: accounts.create("Other").id))
+    busy = [create_segment(home, VIP, name=f"VIPs {number}") for number in range(3)]
+    for segment_id in busy:
+        live_flow(home, {"segment_id": segment_id})
+    first = home.contact("anna@example.org").id
+    home.account_id = own_account
+    live_flow(home, {"segment_id": create_segment(home, VIP)})
+    second = home.contact("ben@example.org").id
+    check_segments_after(home, 0)
+    set_tags(home, second, "vip")
+    home.account_id = other_account
+    set_tags(home, first, "vip")
+    check_segments_after(home)
+    entered = [contact_id for _, contact_id in recorded_events()]
+    assert sorted(entered) == sorted([first, first, first, second])
+    assert entered.index(second) <= 1
 
 
 def test_entering_and_leaving_give_one_event_each(home: Home) -> None:
