@@ -40,6 +40,8 @@ log = logging.getLogger("campanero.submission")
 MAX_MESSAGE_BYTES = 36 * 1_048_576
 MAX_RECIPIENTS = 100
 MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 200, 20
+# Signed-in sessions of an account. They stay open between messages, and the other half is for the other accounts.
+MAX_ACCOUNT_SESSIONS = MAX_CONNECTIONS // 2
 # All emails together that are being received, and those of an account. Beyond it, those of more than `_SMALL_BYTES`
 # have to wait.
 MAX_RECEIVING_BYTES, _SMALL_BYTES = 256 * 1_048_576, 1_048_576
@@ -167,6 +169,11 @@ class SubmissionSession(SmtpSession):
 
     # No properties, because the constructor of aiosmtpd reads all attributes.
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release the session of the account; aiosmtpd cancels what it was doing, such as signing in."""
+        super().connection_lost(error)
+        self._handler.close_session(self)
+
     def get_client(self) -> str:
         """Return the IP address of the client."""
         peer = self.session.peer if self.session is not None else None
@@ -206,6 +213,9 @@ class SubmissionSession(SmtpSession):
             return AuthResult(success=False, handled=False, message="454 4.3.0 Try again later")
         if key is None:
             words = "535 5.7.8 Sign in with the name of an API key as user name, and the key as password"
+            return AuthResult(success=False, handled=False, message=words)
+        if not self._handler.open_session(self, key.account_id):
+            words = f"454 4.7.0 The account has {MAX_ACCOUNT_SESSIONS} sessions already, try again later"
             return AuthResult(success=False, handled=False, message=words)
         self.begin_work()
         return AuthResult(success=True, auth_data=key)
@@ -322,6 +332,7 @@ class SubmissionHandler:
 
     def __init__(self) -> None:
         self.budget = ReceivingBudget()
+        self._accounts: dict[SubmissionSession, int] = {}  # the account that each session has signed in to
         self._allowed_until: dict[tuple[SubmissionKey, tuple[str, ...], bool], float] = {}
         # Emails are read on a thread, so that a large one does not block the event loop.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="submission-reader")
@@ -329,6 +340,17 @@ class SubmissionHandler:
     def close(self) -> None:
         """Stop reading emails, without waiting for the one that is being read."""
         self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def open_session(self, session: SubmissionSession, account_id: int) -> bool:
+        """Count a session as one of an account, or return False if the account has `MAX_ACCOUNT_SESSIONS`."""
+        if [*self._accounts.values()].count(account_id) >= MAX_ACCOUNT_SESSIONS:
+            return False
+        self._accounts[session] = account_id
+        return True
+
+    def close_session(self, session: SubmissionSession) -> None:
+        """Count a session as one of no account any more."""
+        self._accounts.pop(session, None)
 
     async def handle_EHLO(
         self, server: SubmissionSession, session: Any, envelope: Envelope, hostname: str, responses: list[str]

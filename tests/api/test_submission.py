@@ -447,6 +447,31 @@ def test_connections_of_an_address_are_limited(server: Server, ports: Ports) -> 
     raise AssertionError("no connection was released")
 
 
+def test_an_account_has_half_of_the_sessions(server: Server, ports: Ports) -> None:
+    """The 101st session of an account cannot sign in until another one ends; those of other accounts can."""
+    other = server.cli("account", "add", "Quiet").stdout.split()[-1]
+    key = create_key(server, "Busy", "--test")
+    other_key = create_key(server, "Calm", "--test", "--account", other)
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(RawSession(ports.tls, f"127.0.1.{1 + n // 20}")) for n in range(102)]
+        for session in sessions:
+            session.start_tls()
+        for session in sessions[:100]:
+            begin(session, key, "Busy")
+        begin(sessions[101], other_key, "Calm")
+        late = sessions[100]
+        assert late.reply().startswith("220") and late.ask(b"EHLO test\r\n").startswith("250")
+        sign_in = b"AUTH PLAIN " + base64.b64encode(f"\0Busy\0{key}".encode()) + b"\r\n"
+        assert late.ask(sign_in).startswith("454 4.7.0")
+        sessions[0].socket.close()
+        for _ in range(4):
+            time.sleep(0.1)
+            reply = late.ask(sign_in)
+            if reply.startswith("235"):
+                break
+        assert reply.startswith("235")
+
+
 def test_a_failed_tls_handshake_is_logged_in_words(server: Server, ports: Ports) -> None:
     """The log says for a client without TLS, for one that distrusts the certificate, and for one that leaves, why."""
     with RawSession(ports.starttls) as session:

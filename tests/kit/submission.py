@@ -57,8 +57,8 @@ def create_key(server: Server, name: str = KEY_NAME, *options: str) -> str:
 class RawSession:
     """A connection on which a test writes bytes of its own; replies are read as text."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+    def __init__(self, port: int, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(source, 0))
         self._received = b""
 
     def __enter__(self) -> Self:
