@@ -320,10 +320,11 @@ async def list_flows(request: ApiRequest) -> ApiResponse:
 def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stored: models.Flow | None = None) -> None:
     """Raise a 403 error if the credential lacks the scope that the new conditions of a flow require.
 
-    A step that asks about the contact (`StepKind.get_questions`) and a condition on it need `contacts:read`, and a
-    condition on the data of events needs `events:read`. The runs of a flow show which contacts its trigger matched,
-    which branch each took and until when it waits, so a key that chooses the conditions could read any value of any
-    contact or event (T45 in docs/threats.md). What a starter asks, and what the flow asks already, is not new.
+    A step that asks about the contact (`StepKind.get_questions`) and a condition on it need `contacts:read`. A
+    condition on the data of events, and a step that passes them on, need `events:read`. The runs of a flow show which
+    contacts its trigger matched, which branch each took and until when it waits, so a key that chooses the conditions
+    could read any value of any contact or event (T45 in docs/threats.md). What a starter asks, and what the flow asks
+    already, is not new.
     """
     known = [] if stored is None else _list_questions(stored.steps)
     steps = draft.steps.steps if draft.steps is not None and request.body.steps is not UNSET else ()
@@ -340,7 +341,10 @@ def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stor
     if new or (trigger is not None and triggers.asks_about_contact(trigger)):
         require_contacts_scope(request)
     if any(
-        questions.get("by_amount") or compiler.asks_about_event_data(questions.get("filters")) for questions in checked
+        questions.get("by_amount")
+        or questions.get("forwarded_to")
+        or compiler.asks_about_event_data(questions.get("filters"))
+        for questions in checked
     ) or (trigger is not None and triggers.asks_about_event_data(trigger)):
         require_scope(request.credential, "events:read")
 

@@ -382,6 +382,11 @@ def test_conditions_on_events_need_the_events_scope(api: Client, server: Server)
             ("POST", "/segments/count", {"filters": [condition]}),
         ]
     attempts.append(("POST", flow_path(plain, "simulate_all"), {}))
+    passed_on = {"type": "emit_event", "event_name": "order_paid", "forward_event_data": True}
+    attempts += [
+        ("POST", "/flows", {"trigger": STARTS, "steps": [passed_on]}),
+        ("PATCH", flow_path(plain), {"steps": [passed_on]}),
+    ]
     for method, path, body in attempts:
         assert narrow.send(method, path, body).expect(403)["required_scope"] == "events:read", (method, path, body)
         assert api.send(method, path, body).status in (200, 201), (method, path, body)

@@ -66,6 +66,10 @@ class EmitEvent(StepKind):
         """Return the props, without `event_data` if it is empty."""
         return {key: value for key, value in props.items() if key != "event_data" or value}
 
+    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return which event gets the data of the trigger event, because other flows may branch on them."""
+        return {"forwarded_to": props["event_name"]} if props.get("forward_event_data") else {}
+
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Record the event for each run; values of the step override forwarded ones with the same key."""
         name, own_data, is_forwarding = (node.props[key] for key in ("event_name", "event_data", "forward_event_data"))
