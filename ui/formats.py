@@ -13,7 +13,7 @@ from markupsafe import Markup
 from appliance.audience.filters.fields import label_path
 from appliance.content.designs import merge as merge_tags
 from appliance.content.templates import revisions
-from appliance.core import clock, i18n
+from appliance.core import addresses, clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.domains import records, store
 from appliance.sending.messages import senders
@@ -300,12 +300,18 @@ def _unicode_domain(word: str) -> str:
 def contact_name(contact: Any) -> str:
     """Return the name of a contact, else the address of its first channel, else `Contact` with its id."""
     full_name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
-    return full_name or next((channel.value for channel in contact.channels), gettext("Contact %(id)s", id=contact.id))
+    addresses_known = map(address, contact.channels)
+    return full_name or next(addresses_known, gettext("Contact %(id)s", id=contact.id))
 
 
 def email_of(contact: Any) -> Any:
     """Return the first email channel of a contact, or None."""
     return next((channel for channel in contact.channels if channel.kind == "email"), None)
+
+
+def address(channel: Any) -> str:
+    """Return the address of a channel; a phone number with spaces, as it is written abroad: `+44 7700 900407`."""
+    return str(channel.value) if channel.kind == "email" else addresses.format_phone(channel.value)
 
 
 def phone_of(contact: Any) -> Any:

@@ -304,6 +304,17 @@ def example_phone(country: str) -> str:
     return phonenumbers.format_number(example, phonenumbers.PhoneNumberFormat.NATIONAL) if example else ""
 
 
+def format_phone(phone_number: str) -> str:
+    """Return an E.164 number in the international format, with spaces: `+44 7700 900407` (ITU-T E.123)."""
+    import phonenumbers
+
+    try:
+        parsed = phonenumbers.parse(phone_number)
+    except phonenumbers.NumberParseException:
+        return phone_number
+    return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.INTERNATIONAL)
+
+
 def country_of_phone(phone_number: str) -> str | None:
     """Return the two-letter country of an E.164 number; None if it is invalid or belongs to no single country."""
     import phonenumbers

@@ -122,6 +122,18 @@ def format_number(value: int | float) -> str:
     return format_decimal(value, locale=get_locale())
 
 
+_SIZE_UNITS = (("digital-gigabyte", 1e9), ("digital-megabyte", 1e6), ("digital-kilobyte", 1e3))
+
+
+def format_size(size: float) -> str:
+    """Format a number of bytes in KB, MB or GB (powers of 1000) as the current language does: `78.6 GB`."""
+    from babel.units import format_unit
+
+    unit, divisor = next((unit for unit in _SIZE_UNITS if size >= unit[1] * 0.9995), _SIZE_UNITS[-1])
+    value = size / divisor
+    return format_unit(round(value, 1 if value < 100 else None), unit, "short", locale=get_locale())
+
+
 # Numbers of custom data from here on are grouped by thousands; smaller ones may be years.
 _MIN_GROUPED = 10_000
 # Other numbers are shown as Python writes them: 1e+300.

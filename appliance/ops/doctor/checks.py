@@ -13,7 +13,7 @@ import apsw
 import peewee
 
 from appliance.core import clock, crypto, data_dir
-from appliance.core.i18n import format_number, gettext
+from appliance.core.i18n import format_size, gettext
 from appliance.ops.backups import create as backups
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
@@ -178,24 +178,24 @@ def check_database(directory: Path) -> Iterator[Finding]:
 
 def _describe_size(path: Path) -> str:
     """Return the size of the database, and its unused space if that is more than 1 MB."""
-    size, spare = f"{path.stat().st_size / 1e6:.0f}", sql.count_free_bytes()
+    size, spare = format_size(path.stat().st_size), sql.count_free_bytes()
     if spare <= 1e6:
-        return gettext("%(size)s MB, intact", size=size)
-    return gettext("%(size)s MB, intact; %(spare)s MB of it are unused", size=size, spare=f"{spare / 1e6:.0f}")
+        return gettext("%(size)s, intact", size=size)
+    return gettext("%(size)s, intact; %(spare)s of it are unused", size=size, spare=format_size(spare))
 
 
 def check_disk_space(directory: Path) -> Iterator[Finding]:
     """Check the free disk space: below the limit where sending stops is a failure, below twice the limit a warning."""
     free, min_free = disk_guard.measure_free_space(directory)
-    size, limit = format_number(round(free / 1e6)), format_number(round(min_free / 1e6))
+    size, limit = format_size(free), format_size(min_free)
     if free < min_free:
-        words = gettext("%(size)s MB free; nothing is sent below %(limit)s MB", size=size, limit=limit)
+        words = gettext("%(size)s free; nothing is sent below %(limit)s", size=size, limit=limit)
         yield Finding("fail", "disk", words)
     elif free < 2 * min_free:
-        words = gettext("%(size)s MB free; sending stops below %(limit)s MB", size=size, limit=limit)
+        words = gettext("%(size)s free; sending stops below %(limit)s", size=size, limit=limit)
         yield Finding("warn", "disk", words)
     else:
-        yield Finding("ok", "disk", gettext("%(size)s MB free", size=size))
+        yield Finding("ok", "disk", gettext("%(size)s free", size=size))
 
 
 def describe_process(directory: Path) -> str:
