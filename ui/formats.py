@@ -13,7 +13,7 @@ from markupsafe import Markup
 from appliance.audience.filters.fields import label_path
 from appliance.content.designs import merge as merge_tags
 from appliance.content.templates import revisions
-from appliance.core import addresses, clock, i18n
+from appliance.core import addresses, clock, i18n, time_zones
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.sending.domains import records, store
 from appliance.sending.messages import senders
@@ -202,6 +202,14 @@ def parse_time(text: str) -> int:
     return clock.parse(text)
 
 
+def format_local_time(local_time: str) -> str:
+    """Format a local time such as `2026-12-01T09:00` with weekday, day and month: `Tue 1 Dec, 09:00`."""
+    moment = time_zones.parse_local_time(local_time)
+    is_near = moment.year == datetime.fromtimestamp(clock.now(), current_zone.get()).year
+    date = i18n.format_date(moment, "MMMEd" if is_near else "yMMMd")
+    return gettext("%(date)s, %(time)s", date=date, time=i18n.format_clock(moment))
+
+
 def day(ms: int) -> str:
     """Format the day of a time as a heading: `Today`, `Yesterday`, or the weekday and date."""
     moment, now = local_time(ms), local_time(clock.now_ms())
@@ -359,6 +367,7 @@ def query_string(values: dict[str, Any], last_is_open: bool = False) -> str:
 
 
 FILTERS = {
+    "local_time": format_local_time,
     "translated": translated,
     "number": number, "contacts": count_contacts, "size": size, "when": when, "time": time, "day": day,
     "initials": initials, "duration": duration, "clock_time": clock_time, "query": query_string,

@@ -357,6 +357,13 @@ EVENT_KINDS = tuple(
 
 RESERVED_NAMES = frozenset(kind.name for kind in EVENT_KINDS)
 KINDS_BY_NAME = {kind.name: kind for kind in EVENT_KINDS}
+# Labels of the events that shops usually send.
+SHOP_LABELS = {
+    "order_paid": gettext_noop("Placed an order (paid)"), "order_shipped": gettext_noop("Order shipped"),
+    "cart_abandoned": gettext_noop("Abandoned a cart"), "browse_abandoned": gettext_noop("Browse abandonment"),
+    "checkout": gettext_noop("Started checkout"), "cart_add": gettext_noop("Added to cart"),
+    "product_view": gettext_noop("Viewed a product"),
+}  # fmt: skip
 _PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -368,13 +375,14 @@ def find_name_error(name: str) -> str | None:
 
 
 def find_label(name: str) -> str | None:
-    """Return the label of an event of the service in the current language, or None for another event."""
+    """Return the label of an event of the service, or of a shop, in the current language; None for any other."""
     kind = KINDS_BY_NAME.get(name)
-    return gettext(kind.label) if kind else None
+    label = kind.label if kind else SHOP_LABELS.get(name)
+    return None if label is None else gettext(label)
 
 
 def name_event(name: str) -> str:
-    """Return the name of an event to show: its label if the service records it, else `Order paid` for `order_paid`."""
+    """Return the name of an event to show: its label, else `Trial started` for `trial_started`."""
     return find_label(name) or name.replace("_", " ").capitalize()
 
 

@@ -17,6 +17,15 @@
     }
   }, true);
 
+  // What a field refused is not saved, so the review would be of another campaign than the one on the page.
+  document.addEventListener("htmx:before:request", (event) => {
+    const field = event.target.matches?.("a[data-review]") && document.querySelector("#composer [aria-invalid=true]");
+    if (!field) return;
+    event.preventDefault();
+    field.closest("details")?.setAttribute("open", "");
+    field.focus();
+  });
+
   // In a dialog the way back is to close it; as a page of its own it is a link.
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("dialog a[data-close]");

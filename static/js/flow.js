@@ -88,12 +88,19 @@
       });
     }
   };
+  // The form of a step that was not saved is asked about before another panel takes its place.
+  document.addEventListener("htmx:before:request", (event) => {
+    const { ctx } = event.detail, form = document.getElementById("step-form");
+    if (ctx.target?.id === "panel" && !form?.contains(ctx.sourceElement) && !window.mayLeave(form)) event.preventDefault();
+  });
   // What was chosen comes into sight; who chose it by a key goes on in its form.
   const panel = () => document.getElementById("panel");
   let isKeyboard = false;
   const show = () => innerWidth <= 1080 && panel().scrollIntoView();
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
     draw();
+    const form = document.querySelector("#step-form[data-unsaved]");
+    if (ctx.target?.id === "panel" && form) window.guard(form);
     if (ctx.target?.id !== "panel" || ctx.request?.method !== "GET") return;
     show();
     if (isKeyboard) [...panel().querySelectorAll("form :is([contenteditable], input, select, textarea)")].find((field) => field.offsetParent)?.focus();

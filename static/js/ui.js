@@ -130,6 +130,13 @@
     const form = ctx.sourceElement?.closest?.("form");
     if (ctx.response?.status >= 400 && form?.dataset.guard !== undefined) guard(form);
   });
+  // Whether the part of the page that `form` is in may be replaced: only with a yes, if it has what was not saved.
+  window.mayLeave = (form) => {
+    if (!form || unsaved !== form || !form.isConnected) return true;
+    if (!confirm(t("Leave without saving your changes?"))) return false;
+    unsaved = null;
+    return true;
+  };
   addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
 
   // A page change that comes too fast for its fade is no error.

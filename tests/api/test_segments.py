@@ -81,7 +81,7 @@ def test_explain_a_contact(api: Client, contacts: dict[str, Any]) -> None:
     assert [row["matches"] for row in result["rows"][3]["rows"]] == [False, True]
     assert [result["rows"][n]["actual"] for n in (0, 1)] == [[contacts["list"]], "pro"]
     assert result["rows"][2]["actual"]["count"] == 1 and result["rows"][2]["actual"]["last_at"].endswith("Z")
-    assert result["rows"][2]["sentence"].startswith("“order paid”: at least once in the last 30 days")
+    assert result["rows"][2]["sentence"].startswith("Placed an order (paid): at least once in the last 30 days")
     for query, message in (({}, "can't be blank"), ({"contact_id": 999_999}, "must exist")):
         assert api.get(f"/segments/{segment['id']}/explain", **query).expect(422)["validation_errors"] == {
             "contact_id": [message]

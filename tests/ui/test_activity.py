@@ -38,7 +38,7 @@ def test_activity_filters(browser_page: Page) -> None:
     page = browser_page
     page.goto("/activity")
     rows = page.locator("#rows .timeline li:has(.ic)")
-    expect(rows.first).to_contain_text("Order paid")
+    expect(rows.first).to_contain_text("Placed an order (paid)")
     rows.first.get_by_text("Details").click()
     expect(rows.first).to_contain_text("<b>x</b>")
     assert axe.find_violations_in_light_and_dark(page) == []
@@ -70,7 +70,7 @@ def test_an_export_has_the_filters_of_the_page(browser_page: Page) -> None:
     page.get_by_role("link", name="Export").click()
     expect(page.locator(".stat")).to_contain_text("1 event")
     assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_role("link", name="Remove the filter: Order paid").click()
+    page.get_by_role("link", name="Remove the filter: Placed an order (paid)").click()
     expect(page.locator(".stat")).not_to_contain_text("1 event")
     page.go_back()
     page.get_by_label("JSON Lines").check()

@@ -143,6 +143,9 @@ def test_errors_are_at_their_fields(page: Page, api: Client) -> None:
     page.get_by_label("Share of recipients in the test").fill("140")
     expect(page.locator("#f-share-err")).to_contain_text("Enter a percentage from 1 to 100.")
     expect(page.locator("#saved")).to_contain_text("Not saved yet")
+    page.get_by_role("link", name="Review and send").click()
+    expect(page.get_by_label("Share of recipients in the test")).to_be_focused()
+    assert not page.get_by_role("dialog").is_visible(), "the review would be of the stored share"
     assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_label("Share of recipients in the test").fill("30")
     page.get_by_label("Test ends after").fill("0")

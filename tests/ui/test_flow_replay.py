@@ -44,7 +44,7 @@ def test_a_replay_compares_changes_with_the_live_version(user: ScriptlessBrowser
     page.fill("Duration", "3")
     page.fill("Unit", "days")
     page.press("Save")
-    page = HtmlPage(user, f"/flows/{flow}").follow("Replay the last 90 days")
+    page = HtmlPage(user, f"/flows/{flow}").follow("Replay the past")
     assert "No replay yet" in page.text
     page.press("Start replay")
     page = wait_for_result(user, flow)

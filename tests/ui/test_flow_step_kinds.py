@@ -276,7 +276,7 @@ def test_a_holdout_group(user: ScriptlessBrowser, api: Client, flow: int) -> Non
     assert "Enter a percentage from 1 to 50." in page.press("Save").text
     api.patch(f"/flows/{flow}", {"steps": [{"duration": 60}], "status": "active"}).expect(200)
     page = HtmlPage(user, f"/flows/{flow}?step=start")
-    assert "Nothing can be said yet." in page.text and "Got nothing (holdout group)" in page.text
+    assert "Too early to tell." in page.text and "Got nothing (holdout group)" in page.text
 
 
 def test_choosing_the_branch_of_a_random_split_in_a_simulation(user: ScriptlessBrowser, api: Client) -> None:

@@ -113,6 +113,29 @@ def test_building_a_flow_by_keyboard(page: Page, api: Client) -> None:
     assert [(step["type"], step["subject"]) for step in flow["steps"]] == [("wait", ""), ("email", "First letter")]
 
 
+def test_leaving_an_unsaved_step_asks(page: Page, api: Client) -> None:
+    """Names of branches that were typed and not saved stay until their loss is confirmed, also after an error."""
+    split = {"type": "random_split", "branches": [{"share": 50}, {"share": 50}]}
+    steps = [split, {"type": "wait", "duration": 86_400}]
+    flow_id = api.post("/flows", {"name": "Asks", "steps": steps}).expect(201)["id"]
+    page.goto(f"/flows/{flow_id}")
+    card(page, "A 50%").click()
+    name = page.locator("#step-form input[name$=_name]").first
+    name.fill("Free shipping")
+    page.get_by_label("Find the winner by").select_option("event")
+    expect(page.get_by_label("Event", exact=True)).to_be_visible()
+    page.locator("#step-form").get_by_role("button", name="Save").click()
+    expect(page.locator("#step-form .err")).to_be_visible()
+    questions: list[str] = []
+    page.once("dialog", lambda dialog: (questions.append(dialog.message), dialog.dismiss()))
+    card(page, "Wait 1 day").click()
+    expect(name).to_have_value("Free shipping")
+    page.once("dialog", lambda dialog: dialog.accept())
+    card(page, "Wait 1 day").click()
+    expect(page.get_by_role("textbox", name="Duration")).to_be_visible()
+    assert questions == ["Leave without saving your changes?"]
+
+
 def test_blockers_link_to_their_step(page: Page) -> None:
     """The start dialog lists what is missing, and each entry links to its step."""
     page.get_by_role("button", name="Start…").click()

@@ -109,7 +109,7 @@ def test_the_calendar_of_the_account(api: Client) -> None:
     page.fill("Earliest time", "17:00")
     page.fill("Holidays", "2031-12-25\nsoon")
     missing = page.press("Save")
-    assert "Select at least one day." in missing.text and "Enter a time." in missing.text
+    assert "Write dates like 2026-12-25, one per line." in missing.text
     for day in ("Mon", "Fri"):
         missing.check(day)
     missing.fill("Latest time", "00:00")
@@ -122,3 +122,10 @@ def test_the_calendar_of_the_account(api: Client) -> None:
     assert "from 17:00 to 24:00 in each recipient’s time zone. Emails at other times wait." in composer.text
     api.patch("/account", {"marketing_calendar": None}).expect(200)
     assert saved.value("Latest time") == "00:00"
+    only_a_holiday = HtmlPage(ScriptlessBrowser(api), "/settings/consent")
+    only_a_holiday.fill("Holidays", "2031-12-25")
+    only_a_holiday.press("Save")
+    assert api.get("/account").json["marketing_calendar"] == {
+        "days": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"], "from": "00:00", "to": "24:00", "holidays": ["2031-12-25"],
+    }  # fmt: skip
+    api.patch("/account", {"marketing_calendar": None}).expect(200)

@@ -39,6 +39,7 @@ _HINTS = {
     "reply_to": gettext_noop("Enter an email address like name@example.com."),
     "phone": gettext_noop("Enter the number with its country code, like +44 20 7946 0018."),
     "country": gettext_noop("Enter the two-letter country code, like GB."),
+    "holidays": gettext_noop("Write dates like 2026-12-25, one per line."),
 }
 _TOO_SHORT = gettext_noop("is too short (minimum is %(limit)s characters)")
 _TOO_LONG = gettext_noop("is too long (maximum is %(limit)s characters)")

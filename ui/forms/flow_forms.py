@@ -64,15 +64,7 @@ TRIGGER_GROUPS = (
     ),
     (
         gettext_noop("Shop"),
-        (
-            ("order_paid", gettext_noop("Placed an order (paid)")),
-            ("order_shipped", gettext_noop("Order shipped")),
-            ("cart_abandoned", gettext_noop("Abandoned a cart")),
-            ("browse_abandoned", gettext_noop("Browse abandonment")),
-            ("checkout", gettext_noop("Started checkout")),
-            ("cart_add", gettext_noop("Added to cart")),
-            ("product_view", gettext_noop("Viewed a product")),
-        ),
+        tuple(log.SHOP_LABELS.items()),
     ),
 )
 # A goal is what a contact does after entering.

@@ -86,6 +86,8 @@ def describe_next_step(campaign: Any) -> str:
 
     It runs no query.
     """
+    if campaign.phase == "scheduled" and campaign.local_time:
+        return gettext("On the clock of each contact")
     if campaign.phase == "scheduled":
         seconds = (campaign.scheduled_at - clock.now_ms()) / 1000
         return gettext("Starts in %(duration)s", duration=formats.within(seconds)) if seconds > 0 else ""

@@ -426,7 +426,7 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
 
 
 def _render_new_time(request: Request, campaign: Any, form: Form, status: int) -> HTTPResponse:
-    local_text = local_times.format_local_time(campaign.local_time) if campaign.local_time else ""
+    local_text = formats.format_local_time(campaign.local_time) if campaign.local_time else ""
     return view.render(
         request, "campaigns/reschedule.html", status, campaign=campaign, form=form, local_text=local_text
     )
@@ -436,7 +436,7 @@ def _describe_schedule(campaign: Any) -> str:
     if campaign.local_time is not None:
         return gettext(
             "Scheduled for %(time)s on the clock of each contact. The audience is recalculated when it starts.",
-            time=local_times.format_local_time(campaign.local_time),
+            time=formats.format_local_time(campaign.local_time),
         )
     time = formats.when(campaign.scheduled_at)
     return gettext("Scheduled for %(time)s. The audience is recalculated at that time.", time=time)

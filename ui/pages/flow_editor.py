@@ -239,7 +239,7 @@ async def render_panel(
     """
     page = await render_for(visit.account_id, load_page, visit, flow_id, request.args, form, shows)
     also = ("tree", "state", "acts", "banner", "go_live_form")
-    return view.render(request, "flows/show.html", status, also=also, **page)
+    return view.render(request, "flows/show.html", status, also=also, has_unsaved=form is not None, **page)
 
 
 def step_url(flow_id: int, shows: int | str) -> str:

@@ -236,17 +236,16 @@ def _build_calendar_fields(calendar: dict[str, Any]) -> dict[str, str]:
 
 
 def _read_calendar(form: Form) -> dict[str, Any] | None:
-    """Return the calendar of the form, None if all its fields are empty; add errors for missing fields."""
+    """Return the calendar of the form, None if all its fields are empty.
+
+    Without a day, every day is allowed; without a time, the day begins or ends it.
+    """
     days = [day for day in WEEKDAYS if form[f"calendar_{day}"] == "yes"]
     holidays = form["calendar_holidays"].split()
     if not days and not holidays and not form["calendar_from"] and not form["calendar_to"]:
         return None
-    if not days:
-        form.add_error("calendar_mon", gettext("Select at least one day."))
-    for name in ("calendar_from", "calendar_to"):
-        form.require(name, gettext("Enter a time."))
-    end = _END_OF_DAY if form["calendar_to"] == "00:00" else form["calendar_to"]
-    return {"days": days, "from": form["calendar_from"], "to": end, "holidays": holidays}
+    end = _END_OF_DAY if form["calendar_to"] in ("", "00:00") else form["calendar_to"]
+    return {"days": days or [*WEEKDAYS], "from": form["calendar_from"] or "00:00", "to": end, "holidays": holidays}
 
 
 def _read_control_share(form: Form) -> float | None:

@@ -49,13 +49,15 @@ class VariantView(NamedTuple):
 class TestView(NamedTuple):
     """The test or holdout group of a draft. `is_test` is false for a holdout group alone.
 
-    `split`, `sample` and `basis` are sentences about its size. `events` are those to choose from, by group.
+    `split`, `sample` and `basis` are sentences about its size, and `reach` is about how many contacts get the campaign.
+    `events` are those to choose from, by group.
     """
 
     setup: Setup
     is_test: bool
     variants: list[VariantView]
     split: str
+    reach: int
     sample: str
     basis: str
     events: list[tuple[str, list[tuple[str, str]]]]
@@ -79,6 +81,7 @@ def build_test(campaign: Campaign, sendable: int, preview: dict[str, Any]) -> Te
     is_test = variants.is_test(setup)
     return TestView(
         setup, is_test, views, describe_split(setup, sendable),
+        sendable - _count_held_out(setup, sendable),
         describe_sample(sample, sendable) if sample is not None else "",
         describe_basis(sample, setup.experiment.metric) if sample is not None and sendable else "",
         experiment_forms.list_events(campaign.account_id, setup.experiment.event or ""),
@@ -113,7 +116,7 @@ def describe_split(setup: Setup, sendable: int) -> str:
     row, count = setup.experiment, len(setup.variants)
     if not sendable:
         return ""
-    held_out = round(sendable * float(row.holdout))
+    held_out = _count_held_out(setup, sendable)
     share = min(float(row.test_share), 1 - float(row.holdout)) if count > 1 else 1 - float(row.holdout)
     tested = min(round(sendable * share), sendable - held_out)
     waiting = sendable - held_out - tested
@@ -136,25 +139,31 @@ def describe_split(setup: Setup, sendable: int) -> str:
         ]  # fmt: skip
     if held_out:
         sentences.append(
-            ngettext("%(num)s contact gets nothing.", "%(num)s contacts get nothing.", held_out)
+            ngettext("About %(num)s contact gets nothing.", "About %(num)s contacts get nothing.", held_out)
         )  # fmt: skip
     return " ".join(sentences)
 
 
+def _count_held_out(setup: Setup, sendable: int) -> int:
+    """Return about how many contacts get nothing: each is drawn by itself, so the number varies."""
+    return round(sendable * float(setup.experiment.holdout))
+
+
 def describe_sample(sample: SampleSize, sendable: int) -> str:
     """Return the smallest difference that a test can find, as a sentence."""
+    tested = sample.recipients * sample.variants
     if not sendable:
         return gettext("Select recipients to see how small a difference this test can find.")
     if sample.smallest_lift is not None and sample.smallest_lift <= _MAX_USEFUL_LIFT:
         return ngettext(
-            "With %(num)s recipient you will see a difference of about %(lift)s or more.",
-            "With %(num)s recipients you will see a difference of about %(lift)s or more.",
-            sendable, lift=formats.share(round(sample.smallest_lift, 2)),
+            "With %(num)s recipient in the test you will see a difference of about %(lift)s or more.",
+            "With %(num)s recipients in the test you will see a difference of about %(lift)s or more.",
+            tested, lift=formats.share(round(sample.smallest_lift, 2)),
         )  # fmt: skip
     sentence = ngettext(
-        "%(num)s recipient is too few to find a usual difference.",
-        "%(num)s recipients are too few to find a usual difference.",
-        sendable,
+        "%(num)s recipient in the test shows only a very large difference.",
+        "%(num)s recipients in the test show only very large differences.",
+        tested,
     )
     if sample.needed is None:
         return sentence

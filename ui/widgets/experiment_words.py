@@ -84,10 +84,19 @@ def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
     return ExperimentWords(
         title, tone, describe_difference(result) if is_test else "", _describe_next(result) if is_test else "",
         [_describe_variant(result, row) for row in result.variants] if is_test else [],
-        event if result.metric == "event" else "", is_test and is_running and result.waiting > 0, is_test,
+        _label_converted(result, event), is_test and is_running and result.waiting > 0, is_test,
         _describe_holdout(result.holdout) if result.holdout is not None else None, event,
         _measure_progress(result, campaign.setup),
     )  # fmt: skip
+
+
+def _label_converted(result: ExperimentResult, event: str) -> str:
+    """Return the label of what is compared, if the other columns differ from it: they count the winner's rest too."""
+    if result.metric == "event":
+        return event
+    if all(row.recipients == row.test_recipients for row in result.variants):
+        return ""
+    return gettext("Clicks in the test") if result.metric == "clicks" else gettext("Opens in the test")
 
 
 def _measure_progress(result: ExperimentResult, setup: Setup) -> int | None:
@@ -125,6 +134,8 @@ def describe_decision(result: TestFigures) -> tuple[str, str]:
             else gettext("%(name)s is better, with %(chance)s probability.", name=leader, chance=format_chance(chance))
         )
         return text, "good"
+    if decision.code == "too_close" and result.winner is not None and result.chosen_by not in (None, "service"):
+        return gettext("The winner was chosen before the result was clear."), ""
     if decision.code == "too_close":
         return ngettext(
             "Too close to call after %(num)s recipient.", "Too close to call after %(num)s recipients.", recipients
@@ -237,8 +248,11 @@ def describe_chooser(actor: str | None) -> str:
 
 
 def describe_chance(result: TestFigures, row: VariantResult | SplitVariant) -> tuple[str, str]:
-    """Return the chance of a variant to be the best as text, and a word for it; empty while it is too early."""
-    if result.decision is None or result.decision.code == "too_early" or row.chance is None:
+    """Return the chance of a variant to be the best as text, and a word for it; empty if nothing can be said.
+
+    A chance of a result that is too close to call would contradict it.
+    """
+    if result.decision is None or result.decision.code in ("too_early", "too_close") or row.chance is None:
         return "", ""
     return format_chance(row.chance), next(gettext(text) for least, text in _CHANCE_WORDS if row.chance >= least)
 
@@ -258,7 +272,7 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
     ends = formats.when(formats.parse_time(figures.ends_at)) if figures.ends_at else ""
     people, difference = figures.people, figures.difference
     if people.low is None or people.high is None or people.estimate is None:
-        return HoldoutWords(figures, gettext("Nothing can be said yet."), "", "", ends)
+        return HoldoutWords(figures, gettext("Too early to tell."), "", "", ends)
     low, high = (formats.number(round(value)) for value in (people.low, people.high))
     count = round(abs(people.estimate))
     if people.low > 0:
@@ -296,7 +310,7 @@ def describe_flow_holdout(figures: FlowHoldout) -> FlowHoldoutWords:
         return FlowHoldoutWords(figures, title, "info", "", "")
     people, event = figures.people, flow_forms.describe_event(figures.event)
     if people.low is None or people.high is None or people.estimate is None:
-        return FlowHoldoutWords(figures, gettext("Nothing can be said yet."), "", "", event)
+        return FlowHoldoutWords(figures, gettext("Too early to tell."), "", "", event)
     low, high = (formats.number(round(value)) for value in (people.low, people.high))
     count = round(abs(people.estimate))
     if people.low > 0:

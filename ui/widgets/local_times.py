@@ -1,11 +1,10 @@
 """When a campaign with a local time leaves, in words: in the composer, in its review and in its report."""
 
-from datetime import datetime
 from typing import NamedTuple
 
 from appliance.campaigns import local_preflight
 from appliance.campaigns.local_preflight import SendMoment
-from appliance.core import clock, i18n, time_zones
+from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows.steps.wait_until import name_weekday
 from appliance.sending.messages import marketing_calendar
@@ -74,7 +73,7 @@ def build_local_times(campaign: Campaign) -> LocalTimes | None:
             )
         )
     first_at, last_at = (moments[0].at, moments[-1].at) if moments else (None, None)
-    return LocalTimes(format_local_time(campaign.local_time), first_at, last_at, moments, sources, passed)
+    return LocalTimes(formats.format_local_time(campaign.local_time), first_at, last_at, moments, sources, passed)
 
 
 def _describe_moment(moment: SendMoment) -> LocalMoment:
@@ -95,6 +94,12 @@ def describe_calendar(account: Account, channel: str) -> str:
     if account.marketing_calendar is None or channel != "email":
         return ""
     calendar = marketing_calendar.parse(account.marketing_calendar)
+    if {*calendar.days} >= {*WEEKDAYS}:
+        return gettext(
+            "Your account sends marketing email every day, from %(start)s to %(end)s in each recipient’s time zone. "
+            "Emails at other times wait.",
+            start=calendar.from_, end=calendar.to,
+        )  # fmt: skip
     return gettext(
         "Your account sends marketing email %(days)s, from %(start)s to %(end)s in each recipient’s time zone. Emails "
         "at other times wait.",
@@ -106,11 +111,3 @@ def describe_calendar(account: Account, channel: str) -> str:
 def describe_source(source: str) -> str:
     """Return where a time zone comes from, by its code."""
     return gettext(_SOURCES[source])
-
-
-def format_local_time(local_time: str) -> str:
-    """Format a local time such as `2026-12-01T09:00` with weekday, day and month: `Tue 1 Dec, 09:00`."""
-    moment = time_zones.parse_local_time(local_time)
-    is_near = moment.year == datetime.fromtimestamp(clock.now(), formats.current_zone.get()).year
-    date = i18n.format_date(moment, "MMMEd" if is_near else "yMMMd")
-    return gettext("%(date)s, %(time)s", date=date, time=i18n.format_clock(moment))

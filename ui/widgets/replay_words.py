@@ -116,7 +116,7 @@ def list_rows(result: ReplayResult) -> list[Row]:
         for name, label in (
             ("entered", gettext("Entered the flow")), ("people", gettext("Contacts with a message")),
             ("emails", gettext("Emails")), ("sms", gettext("SMS")), ("sms_parts", gettext("SMS parts")),
-            ("held", gettext("Held until quiet hours end")), ("capped", gettext("Stopped by the frequency cap")),
+            ("held", gettext("Held until an allowed time")), ("capped", gettext("Stopped by the frequency cap")),
         )
         if name not in ("sms", "sms_parts") or has_sms
     ]  # fmt: skip
