@@ -1,0 +1,1 @@
+"""Client of the Campanero API: email and SMS marketing, self-hosted."""
