@@ -1,8 +1,10 @@
-"""The entry point of the program: the command line, and the child processes of the service."""
+"""The entry point of the program: the command lines, and the child processes of the service."""
 
 import gc
 import os
 import sys
+
+from appliance import remote
 
 # Importing modules creates no garbage, but collecting takes a tenth of the start time. `cli` and `server` enable the
 # collector again.
@@ -13,6 +15,11 @@ def main() -> None:
     """Run the command line, or the worker of a child process that `executable` has started."""
     # All files that the program and its libraries create must be private.
     os.umask(0o077)
+    if sys.argv[1:] and sys.argv[1] in remote.COMMANDS:
+        # Commands for scripts start in a third of the time without the modules of the service.
+        from appliance.remote import cli as remote_cli
+
+        sys.exit(remote_cli.run(sys.argv[1:]))
     from appliance.core import executable
 
     executable.end_with_service()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OURS = {
-    "appliance", "ui", "static", "entry", "compiled-templates", "licences.txt", "components.json",
+    "appliance", "ui", "static", "entry", "campanero_client", "compiled-templates", "licences.txt", "components.json",
 }  # fmt: skip
 _SHORT = {"Zero-Clause BSD": "0BSD"}
 _LOADER = re.compile(r"pyi\w+|PYZ\.pyz|PYZ|struct")
@@ -150,6 +150,7 @@ def _untold(package: str) -> Iterator[Part]:
     inside = {
         "apsw": ["sqlite"], "pyyaml": ["libyaml"], "uvloop": ["libuv"], "httptools": ["llhttp"],
         "argon2-cffi-bindings": ["argon2"], "ujson": ["double-conversion"], "pillow": ["zstd", "xz"],
+        "jq": ["libjq", "oniguruma"],
     }  # fmt: skip
     for name in inside.get(package, ()):
         version = versions.get(name, "")

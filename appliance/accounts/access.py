@@ -5,6 +5,7 @@ events, campaigns and flows. Editors also send. Owners and admins may do everyth
 domains, approve, manage keys and users, and read the audit log; but only owners manage owners.
 """
 
+from functools import cache
 from typing import Annotated, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -107,6 +108,14 @@ def expand_scopes(scope: str) -> frozenset[str]:
             message=gettext("Unknown scope: %(unknown)s.", unknown=", ".join(unknown)),
         )
     return frozenset(scopes)
+
+
+@cache
+def describe_scopes(scopes: frozenset[str]) -> str:
+    """Return scopes as the scope text of a key: `full`, `read`, `send` or a comma-separated list, in order."""
+    words = {expand_scopes(word): word for word in ("full", "read", "send")}
+    known_scopes = scopes & SCOPES  # those of users are no scopes of keys
+    return words.get(known_scopes) or ",".join(sorted(known_scopes))
 
 
 def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> None:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
+from appliance.accounts import access
 from appliance.accounts.access import Credential
 from appliance.api import auth, doors, endpoints, http, openapi, rate_limits
 from appliance.api.endpoints import ApiRequest, Route
@@ -171,11 +172,12 @@ def _read_body(request: Request, route: Route) -> tuple[Any, validation.PartialR
 async def _admit(request: Request, route: Route) -> Credential:
     """Authenticate a request, check its rate limit and its scope, in this order, and return its credential.
 
-    The responses to an authenticated request have the rate limit headers, errors included. Raises ApiError 401 or 403,
-    or RateLimitExceeded (docs/decisions.md#3).
+    The responses to an authenticated request have the scopes and the rate limit as headers, errors included. Raises
+    ApiError 401 or 403, or RateLimitExceeded (docs/decisions.md#3).
     """
     authenticate = auth.authenticate_scraper if route.path == METRICS_PATH else auth.authenticate
     credential = await authenticate(request)
+    request.ctx.scopes = access.describe_scopes(credential.scopes)
     rate_limits.take(request, credential, route.rate)
     auth.require_route_access(credential, route)
     return credential

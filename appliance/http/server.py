@@ -179,6 +179,8 @@ async def _add_headers(request: Request, response: HTTPResponse) -> None:
         # Personal data must not be cached by proxies or browsers, and browsers must not guess its type.
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
+        if scopes := getattr(request.ctx, "scopes", None):
+            response.headers["X-Scopes"] = scopes
         if level := getattr(request.ctx, "level", None):
             response.headers.update(level.headers)
 

@@ -23,6 +23,8 @@ from appliance.core import clock, crypto, data_dir, executable, i18n, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
 from appliance.ops.backups import archive
 from appliance.ops.backups import create as backups
+from appliance.remote import cli as remote_cli
+from appliance.remote import completion
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
@@ -292,9 +294,12 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="campanero",
         description="Email and SMS marketing for small teams, on one machine.",
-        epilog="Every command takes --data and --config. Start with: campanero serve",
+        epilog=f"""{remote_cli.describe_commands()}
+
+Every command of the service takes --data and --config. Start with: campanero serve""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    top = parser.add_subparsers(title="commands of the service", required=True, metavar="COMMAND")
     serve = _add_command(top, "serve", _serve, "run the service until it is stopped")
     serve.add_argument("--listen", metavar="HOST:PORT", help="address to listen on (default: 127.0.0.1:8080)")
     setup = _add_command(
@@ -324,6 +329,11 @@ def _build_parser() -> argparse.ArgumentParser:
     version.add_argument("--json", action="store_true", help="include the versions of components")
     words = "print the licences of the components of the executable"
     version.add_argument("--licences", action="store_true", help=words)
+    words = "print the completion of commands and options for a shell"
+    completion_parser = top.add_parser("completion", description=words)
+    completion_parser.add_argument("shell", metavar="SHELL", choices=completion.SHELLS, help="bash, zsh or fish")
+    completion_parser.set_defaults(run=lambda options: print(completion.write_script(parser, options.shell), end=""))
+    remote_cli.add_commands(top)
     return parser
 
 

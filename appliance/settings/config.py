@@ -25,7 +25,8 @@ from appliance.settings.schema import Config
 PREFIX = "CAMPANERO_"
 # Environment variables with the prefix that are not settings; other modules read them.
 TEST_VARIABLES = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS", "CAMPANERO_TEST_CATALOGUES")
-OTHER_VARIABLES = {*TEST_VARIABLES, "CAMPANERO_CONFIG"}
+# The last three are those of commands for scripts (appliance/remote/profiles.py).
+OTHER_VARIABLES = {*TEST_VARIABLES, "CAMPANERO_CONFIG", "CAMPANERO_URL", "CAMPANERO_KEY", "CAMPANERO_PROFILE"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 # The value of a setting for a certificate that an ACME CA issues.
 AUTO = "auto"

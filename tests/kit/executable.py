@@ -15,7 +15,7 @@ _BUILDS = ROOT / "build" / "tested"
 def sources_digest() -> str:
     """Return a digest of everything that goes into the executable, including the Python version."""
     digest = hashlib.sha256(sys.version.encode())
-    for top in ("appliance", "ui", "static", "packaging"):
+    for top in ("appliance", "ui", "static", "packaging", "clients/python"):
         for file in sorted((ROOT / top).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(f"{file.relative_to(ROOT)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())

@@ -7,6 +7,7 @@ import pytest
 
 from appliance.accounts import passwords
 from appliance.core.errors import Invalid
+from appliance import remote
 from appliance.ops import cli
 from appliance.settings import config
 from tests.rules.contract import cli as promised
@@ -34,6 +35,10 @@ def _options(parser: argparse.ArgumentParser) -> set[str]:
 def test_commands_and_options() -> None:
     """The command line has exactly the documented commands with their options."""
     commands = _commands(cli._build_parser())
+    remote_options = {name: _options(commands.pop(name)) for name in promised.REMOTE_COMMANDS}
+    assert remote_options == promised.REMOTE_COMMANDS
+    assert {name.partition(".")[0] for name in remote_options} == set(remote.COMMANDS)
+    assert _options(commands.pop("completion")) == {"SHELL"}
     wanted = {name: set(options) for name, (origin, options) in promised.COMMANDS.items() if origin != "L"}
     later = {name for name, (origin, _) in promised.COMMANDS.items() if origin == "L"}
     for name, option in promised.OPTIONS:

@@ -511,7 +511,7 @@ def _build_service_operation(route: Route) -> dict[str, Any]:
     """
     operation = build_operation(route)
     success = operation["responses"]["200"]
-    headers = responses.header_references(*COMMON_HEADERS[:1], *responses.RATE_HEADERS)
+    headers = responses.header_references(*COMMON_HEADERS[:1], *responses.CREDENTIAL_HEADERS)
     return {
         **operation,
         "tags": ["service"],

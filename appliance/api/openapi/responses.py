@@ -322,6 +322,7 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "RateLimit-Limit": ("number of requests of this kind per minute for the credential; absent if unlimited", _NUMBER),
     "RateLimit-Remaining": ("number of requests that can be made at once now", _NUMBER),
     "RateLimit-Reset": ("seconds until the full burst is available again", _NUMBER),
+    "X-Scopes": ("scopes of the credential: `full`, `read`, `send` or a comma-separated list", _TEXT),
     "Retry-After": ("seconds to wait before the next request", _NUMBER),
     "WWW-Authenticate": ("`Bearer`", _TEXT),
     "Allow": ("methods that the path supports", _TEXT),
@@ -341,6 +342,8 @@ PAGING_HEADERS = ("X-Total-Count", "X-Total-Pages", "X-Page-Number", "X-Next-Pag
 _REQUIRED_HEADERS = {"X-Total-Count", "X-Total-Pages", "X-Page-Number", "X-Request-Id"}
 COMMON_HEADERS = ("X-Request-Id", "X-Api-Version")
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+# Of responses to an authenticated request
+CREDENTIAL_HEADERS = ("X-Scopes", *RATE_HEADERS)
 _PAGING_DESCRIPTIONS = {
     "page": "page number, starting at 1",
     "limit": "number of objects per page; above 100 counts as 100",
@@ -371,7 +374,7 @@ def is_paging_parameter(kind: type, name: str) -> bool:
 
 def success_headers(route: Route) -> dict[str, Any]:
     """Return references to the headers of an endpoint's success response."""
-    names = [*COMMON_HEADERS, *RATE_HEADERS]
+    names = [*COMMON_HEADERS, *CREDENTIAL_HEADERS]
     if route.returns_list:
         names += PAGING_HEADERS
     if route.method != "GET" and route.form_type is None:
@@ -400,7 +403,7 @@ def _build_response(status: int, kind: Status) -> dict[str, Any]:
     examples = {
         name: {"summary": refusal.when, "value": refusal.body} for name, refusal in kind.refusals.items()
     }  # fmt: skip
-    rates = () if status in (400, 401, 405, 500, 503) else RATE_HEADERS
+    rates = () if status in (400, 401, 405, 500, 503) else CREDENTIAL_HEADERS
     return {
         "description": kind.when,
         "headers": header_references(*COMMON_HEADERS, *rates, *kind.headers),

@@ -29,6 +29,27 @@ O doctor --tenant -- without what concerns the installation, for the health page
 O version --licences -- whoever passes the file on passes them on
 O doctor --account -- an operator looks at one of many
 """
+# Commands for scripts, which talk to a service over HTTP; those with a `*` need no service
+_REMOTE = """
+O login* URL -- the key is kept in a profile, and is no argument that other users could see
+O logout* -- deletes the profile
+O profiles* --json -- without the keys
+O api METHOD,PATH,--raw-field,--field,--input,--header,--include,--paginate,--jq,--silent -- as `gh api`
+D contacts.import FILE,--list,--map,--consent-source,--no-opt-in,--suppressions,--options,--dry-run,--results
+D contacts.import --no-wait,--json
+D contacts.export FILE,--format,--list,--segment,--tag,--search,--status,--json
+D campaigns.list --status,--search,--limit,--json
+D campaigns.show ID,--wait,--json
+D campaigns.preflight ID,--json
+D campaigns.send ID,--yes,--all,--at,--wait,--json
+D campaigns.pause ID,--json
+D campaigns.resume ID,--json
+D messages.send --to,--subject,--text,--html,--template,--raw-field,--field,--attach,--from,--reply-to,--cc,--bcc
+D messages.send --sms,--marketing,--at,--idempotency-key,--json
+D messages.tail --lines,--follow,--interval,--campaign,--flow,--status,--to,--since,--json
+D events.send EVENT,--email,--contact,--create-contact,--amount,--at,--idempotency-key,--raw-field,--field,--json
+D flows.simulate ID,--contact,--email,--start,--raw-field,--field,--json
+"""
 EVERYWHERE = ("--data", "--config")
 COMMANDS = {
     line.cells[0]: (line.origin, tuple(line.cells[1].split(",")) if len(line.cells) > 1 else ())
@@ -36,4 +57,10 @@ COMMANDS = {
 }
 OPTIONS = tuple((line.cells[0], line.cells[1]) for line in lines(_OPTIONS))
 DEFAULTS = {"data": "./campanero-data", "role": "owner", "scope": "full", "account": 1}
+# The options of each command for scripts
+REMOTE_COMMANDS: dict[str, set[str]] = {}
+for _line in lines(_REMOTE):
+    _name, *_options = _line.cells
+    _common = {"--profile"} if _name.endswith("*") else {"--profile", "--retries"}
+    REMOTE_COMMANDS.setdefault(_name.rstrip("*"), _common).update(",".join(_options).split(",") if _options else ())
 PASSWORD = (10, 1024)

@@ -12,6 +12,7 @@ D X-Next-Page,X-Prev-Page
 D RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset
 D Retry-After
 = single answers
+O X-Scopes -- what a key may do, for whoever has only the key
 D WWW-Authenticate,Allow,X-Ignored-Fields,Idempotent-Replayed
 D Authorization -- the answer to a login
 = requests

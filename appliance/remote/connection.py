@@ -1,0 +1,166 @@
+"""Requests of a command to a Campanero, by the transport of the Python client: retries, idempotency keys and pages.
+
+The service may be hostile, or another one than it seems: redirects are not followed, so that the key reaches no other
+host; compressed responses are refused; and a response that is read into memory has a limit.
+"""
+
+import math
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx
+from campanero_client._transport import Page, Paginator, Transport
+from campanero_client.errors import ApiError, CampaneroError, ConnectionFailed
+
+from appliance import VERSION
+from appliance.remote.errors import NOT_ALLOWED, REFUSED, UNREACHABLE, CommandError, UsageError
+from appliance.remote.profiles import Profile
+
+API_PATH = "/v1/my"
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+DEFAULT_RETRIES = 3
+TIMEOUT_SECONDS = 30.0
+Result = TypeVar("Result")
+
+
+class _LimitedStream(httpx.SyncByteStream):
+    """The content of a response. Reading more than the limit raises CommandError, if there is one then."""
+
+    def __init__(self, stream: httpx.SyncByteStream, get_limit: Callable[[], float]) -> None:
+        self._stream, self._get_limit = stream, get_limit
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for chunk in self._stream:
+            size += len(chunk)
+            if size > self._get_limit():
+                raise CommandError(f"the response is larger than {MAX_RESPONSE_BYTES // 1024**2} MiB")
+            yield chunk
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+
+class Connection:
+    """Sends the requests of a command with the key of a profile; errors are raised as CommandError."""
+
+    def __init__(self, profile: Profile, retries: int = DEFAULT_RETRIES) -> None:
+        self.url = profile.url
+        self._max_bytes: float = MAX_RESPONSE_BYTES
+        http = httpx.Client(
+            verify=_verification(profile.url), timeout=TIMEOUT_SECONDS, follow_redirects=False,
+            headers={"Accept-Encoding": "identity"}, event_hooks={"response": [self._guard_response]},
+        )  # fmt: skip
+        try:
+            self._transport = Transport(
+                profile.url, profile.key, max_retries=retries, user_agent=f"campanero/{VERSION}", http_client=http
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Return a response; for the path see `locate`, for the options `Transport.request`."""
+        return self._guarded(lambda: self._transport.request(method, locate(path), **options))
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """Return the JSON of a response, or None without content."""
+        return _parse_json(self.request(method, path, **options))
+
+    def pages(self, path: str, query: dict[str, Any]) -> Iterator[Page[Any]]:
+        """Yield the pages of a list."""
+        pages = Paginator[Any](self._transport, locate(path), query).pages()
+        while True:
+            page = self._guarded(lambda: next(pages, None))
+            if page is None:
+                return
+            yield page
+
+    @contextmanager
+    def stream(
+        self, path: str, query: dict[str, Any] | None = None
+    ) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
+        """Yield the response to a GET and its content, of any size, as it arrives."""
+        with self._errors(), self._transport.stream(locate(path), query=query) as response:
+            self._max_bytes = math.inf
+            try:
+                yield response, response.iter_bytes()
+            finally:
+                self._max_bytes = MAX_RESPONSE_BYTES
+
+    def _guard_response(self, response: httpx.Response) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # A few bytes could become gigabytes, and the request asked for none of it.
+            raise CommandError("the response is compressed")
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        response.stream = _LimitedStream(response.stream, lambda: self._max_bytes)
+
+    def _guarded(self, send: Callable[[], Result]) -> Result:
+        with self._errors():
+            return send()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            raise ServiceError(error, self.url) from error
+        except (ConnectionFailed, httpx.TransportError) as error:
+            raise CommandError(f"{self.url} cannot be reached: {error}", UNREACHABLE) from None
+        except (CampaneroError, httpx.InvalidURL, ValueError) as error:
+            raise CommandError(f"{self.url} gave an invalid response: {error}") from None
+
+
+class ServiceError(CommandError):
+    """A response with an error, or a redirect. The message has a line for each wrong field and each blocker."""
+
+    def __init__(self, error: ApiError, url: str) -> None:
+        self.response = error
+        lines = [error.message]
+        fields = error.fields if isinstance(error.fields, dict) else {}
+        for name, messages in fields.items():
+            texts = messages if isinstance(messages, list) else [messages]
+            lines.append(f"{name}: {', '.join(map(str, texts))}")
+        blockers = error.body.get("blockers")
+        for blocker in blockers if isinstance(blockers, list) else []:
+            if isinstance(blocker, dict):
+                lines.append(f"{blocker.get('code')}: {blocker.get('message')}")
+        if isinstance(error.body.get("hint"), str):
+            lines.append(error.body["hint"])
+        if 300 <= error.status < 400:
+            lines = [f"{url} redirects to {error.headers.get('location')}: sign in with the address of the service"]
+        elif not error.body:
+            lines.append(f"This is not a response of Campanero: is {url} the right address?")
+        super().__init__("\n".join(lines), NOT_ALLOWED if error.status in (401, 403) else REFUSED)
+
+
+def _verification(url: str) -> Any:
+    """Return what verifies certificates: the authorities that the system trusts, which take 30 ms to read."""
+    return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _parse_json(response: httpx.Response) -> Any:
+    if not response.content:
+        return None
+    try:
+        return response.json()
+    except ValueError:
+        raise CommandError(f"{response.url.host} gave an invalid response: it is not JSON") from None
+
+
+def locate(path: str) -> str:
+    """Return the absolute path of an endpoint, given below `/v1/my` or absolute. Raises UsageError.
+
+    `/account` and `account` are `/v1/my/account`; paths outside of the API, such as `/healthz`, stay as they are.
+    """
+    text = path if path.startswith("/") else f"/{path}"
+    steps = text.partition("?")[0].split("/")
+    if "\\" in text or not text.isprintable() or " " in text or "#" in text or text.startswith("//"):
+        raise UsageError(f"{path} is not a path such as /campaigns/7")
+    if {".", ".."} & {step.lower().replace("%2e", ".") for step in steps} or "://" in text:
+        raise UsageError(f"{path} is not a path such as /campaigns/7")
+    if steps[1] in ("v1", "openapi.yaml", "healthz", "readyz", "metrics"):
+        return text
+    return API_PATH + text

@@ -1,0 +1,155 @@
+"""`campanero contacts`: import a file and wait for the result; export contacts into a file."""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from appliance.remote import output
+from appliance.remote.connection import Connection
+from appliance.remote.errors import CommandError, UsageError
+
+POLL_SECONDS = 0.5
+_COUNTS = ("total", "created", "updated", "skipped", "failed", "warnings")
+
+
+def add_import_options(parser: Any) -> None:
+    """Add the options of `contacts import`."""
+    parser.add_argument("file", metavar="FILE", help="CSV or JSON lines, up to 200 MiB (-: stdin)")
+    parser.add_argument("--list", action="append", type=int, metavar="ID", help="add all contacts to this list")
+    parser.add_argument("--map", action="append", metavar="COLUMN=FIELD", help="the field of a column; empty skips it")
+    parser.add_argument("--consent-source", metavar="TEXT", help="where the contacts agreed, and to what")
+    parser.add_argument("--no-opt-in", action="store_true", help="subscribe nobody")
+    parser.add_argument("--suppressions", action="store_true", help="import addresses that must not be contacted")
+    parser.add_argument("--options", metavar="JSON", help="further options of an import, as the API has them")
+    parser.add_argument("--dry-run", action="store_true", help="only report what the import would do")
+    parser.add_argument("--results", metavar="FILE", help="write the result of each row, with its reason, as CSV")
+    parser.add_argument("--no-wait", action="store_true", help="end once the file is uploaded")
+
+
+def run_import(options: argparse.Namespace, connection: Connection) -> None:
+    """Import a file and wait for its end. Raises CommandError if the import fails or is cancelled."""
+    if options.no_wait and options.results:
+        raise UsageError("--results needs the end of the import: leave out --no-wait")
+    form = {
+        "options": json.dumps(_read_import_options(options)),
+        "resource": "suppressions" if options.suppressions else "contacts",
+    }
+    with _open_input(options.file) as file:
+        name = "stdin.csv" if options.file == "-" else Path(options.file).name
+        job = connection.request(
+            "POST", "/imports", query={"dry_run": True} if options.dry_run else None, data=form,
+            files={"file": (name, file)},
+        ).json()  # fmt: skip
+    if not options.no_wait:
+        job = _wait_for_import(connection, job)
+    if options.results:
+        save_download(connection, f"/imports/{job['id']}/results.csv", {}, options.results)
+    if options.json:
+        output.print_json(job)
+    else:
+        state = {**{name: job.get(name) for name in ("id", "status")}, **{name: job.get(name) for name in _COUNTS}}
+        output.print_fields(state.items())
+    if job.get("status") in ("failed", "cancelled"):
+        raise CommandError(f"the import {'failed' if job['status'] == 'failed' else 'was cancelled'}: {job['error']}")
+
+
+def _read_import_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the import. Raises UsageError."""
+    try:
+        values: Any = json.loads(options.options) if options.options else {}
+    except ValueError as error:
+        raise UsageError(f"--options is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise UsageError("--options is not a JSON object")
+    fields = dict(text.rpartition("=")[::2] for text in options.map or [])
+    if "" in fields:
+        raise UsageError("--map needs COLUMN=FIELD")
+    if fields:
+        values["map"] = {column: field or None for column, field in fields.items()}
+    if options.list:
+        values["list_ids"] = options.list
+    if options.consent_source:
+        values["consent_source"] = options.consent_source
+    if options.no_opt_in:
+        values["opt_in"] = False
+    return values
+
+
+@contextlib.contextmanager
+def _open_input(name: str) -> Iterator[IO[bytes]]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(name).open("rb")  # noqa: SIM115 - closed below; an OSError of the request is another error
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
+    with file:
+        yield file
+
+
+def _wait_for_import(connection: Connection, job: dict[str, Any]) -> dict[str, Any]:
+    """Return the import once it has ended, with its progress on the terminal meanwhile."""
+    try:
+        with output.Progress() as progress:
+            while job["status"] in ("pending", "processing"):
+                progress.show(f"importing: {job['processed']} rows", job["progress"])
+                time.sleep(POLL_SECONDS)
+                job = connection.call("GET", f"/imports/{job['id']}")
+    except KeyboardInterrupt:
+        output.print_note(f"The import goes on: campanero api GET /imports/{job['id']}")
+        raise
+    return job
+
+
+def add_export_options(parser: Any) -> None:
+    """Add the options of `contacts export`."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="replaced once all has arrived (default: stdout)")
+    parser.add_argument("--format", choices=("csv", "jsonl"), help="default: by the name of the file, else csv")
+    parser.add_argument("--list", type=int, metavar="ID", help="only contacts in this list")
+    parser.add_argument("--segment", type=int, metavar="ID", help="only contacts in this segment")
+    parser.add_argument("--tag", metavar="TAG", help="only contacts with this tag")
+    parser.add_argument("--search", metavar="TEXT", help="only contacts whose name or address has this text")
+    parser.add_argument("--status", metavar="STATUS", help="only contacts with this status, such as subscribed")
+
+
+def run_export(options: argparse.Namespace, connection: Connection) -> None:
+    """Export contacts to stdout, or to a file, which is replaced once all has arrived."""
+    suffix = options.format or ("jsonl" if (options.file or "").endswith((".jsonl", ".ndjson")) else "csv")
+    query = {
+        "list_id": options.list, "segment_id": options.segment, "tag": options.tag, "search": options.search,
+        "status": options.status,
+    }  # fmt: skip
+    path = f"/exports/contacts.{suffix}"
+    if options.file in (None, "-"):
+        with connection.stream(path, query) as (_, chunks):
+            output.write_bytes(chunks)
+        return
+    size = save_download(connection, path, query, options.file)
+    if options.json:
+        output.print_json({"file": options.file, "bytes": size})
+    else:
+        output.print_note(f"{options.file}: {size / 1e6:.1f} MB")
+
+
+def save_download(connection: Connection, path: str, query: dict[str, Any], name: str) -> int:
+    """Write a download to a file, which is replaced once all has arrived, and return its size in bytes."""
+    target, size = Path(name), 0
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    with output.Progress() as progress, contextlib.ExitStack() as stack:
+        stack.callback(partial.unlink, missing_ok=True)
+        try:
+            with partial.open("xb") as file, connection.stream(path, query) as (_, chunks):
+                for chunk in chunks:
+                    size += file.write(chunk)
+                    progress.show(f"{target.name}: {size / 1e6:.1f} MB")
+            partial.replace(target)
+        except OSError as error:
+            raise UsageError(f"{name}: {error.strerror}") from None
+    return size
