@@ -49,7 +49,7 @@ GROUPS = (
         gettext_noop("API"),
         gettext_noop("For developers: examples in curl and Python, and every operation."),
         (
-            "send-your-first-mail", "other-apis", "import", "flows", "webhooks", "authentication", "errors-and-limits",
+            "send-your-first-mail", "scripts", "other-apis", "import", "flows", "webhooks", "authentication", "errors-and-limits",
         ),
     ),
 )  # fmt: skip
@@ -117,6 +117,8 @@ _EXAMPLE_BASE_URL = "http://127.0.0.1:8080"
 # The captions of code blocks, by language; they are part of guides that are in English only.
 _CAPTIONS = {
     "sh": "Shell",
+    "bash": "Shell",
+    "makefile": "Makefile",
     "python": "Python",
     "json": "Response",
     "toml": "campanero.toml",

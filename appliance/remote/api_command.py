@@ -6,11 +6,14 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance.remote import output
-from appliance.remote.connection import Connection, ServiceError
-from appliance.remote.errors import CommandError, UsageError
+from appliance.remote.errors import ServiceError, UsageError
+from appliance.remote.filters import print_filtered
+
+if TYPE_CHECKING:
+    from appliance.remote.connection import Connection
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 MAX_FIELD_DEPTH = 20
@@ -133,16 +136,15 @@ def add_options(parser: Any) -> None:
     parser.add_argument("-H", "--header", action="append", metavar="NAME:VALUE", help="send this header")
     parser.add_argument("-i", "--include", action="store_true", help="print the status and the headers first")
     parser.add_argument("--paginate", action="store_true", help="print the objects of all pages of a list as one list")
-    parser.add_argument("-q", "--jq", metavar="EXPRESSION", help="filter the response with jq; texts are printed raw")
     parser.add_argument("--silent", action="store_true", help="print nothing of the response")
 
 
-def run(options: argparse.Namespace, connection: Connection) -> None:
+def run(options: argparse.Namespace, connection: "Connection") -> None:
     """Send the request and print the response. An error's body is printed on stdout, as that of any response."""
     method: str = options.method
     if options.paginate and (method != "GET" or options.include):
         raise UsageError("--paginate is for GET, without --include")
-    program = _compile_jq(options.jq) if options.jq is not None else None
+    program = options.program
     query, body = _build_request(options)
     headers = dict(_parse_header(text) for text in options.header or [])
     try:
@@ -167,7 +169,7 @@ def run(options: argparse.Namespace, connection: Connection) -> None:
 
 def _can_stream(options: argparse.Namespace) -> bool:
     """Return whether the response can be printed while it arrives, of whatever size: it is written as it is."""
-    is_changed = options.jq is not None or options.header or options.include or options.silent
+    is_changed = options.program is not None or options.header or options.include or options.silent
     return options.method == "GET" and not is_changed and not sys.stdout.isatty()
 
 
@@ -202,28 +204,8 @@ def _parse_header(text: str) -> tuple[str, str]:
     return name, value.strip()
 
 
-def _compile_jq(expression: str) -> Any:
-    import jq  # an extension of a megabyte, which only this option needs
-
-    try:
-        return jq.compile(expression)
-    except ValueError as error:
-        raise UsageError(f"--jq: {error}") from None
-
-
-def _print_filtered(program: Any, content: str) -> None:
-    try:
-        for value in program.input_text(content):
-            if isinstance(value, str):
-                output.print_text(value)
-            else:
-                output.print_json(value)
-    except ValueError as error:
-        raise CommandError(f"--jq: {error}") from None
-
-
 def _print_pages(
-    connection: Connection, options: argparse.Namespace, query: dict[str, Any] | None, program: Any
+    connection: "Connection", options: argparse.Namespace, query: dict[str, Any] | None, program: Any
 ) -> None:
     """Print each page as it arrives: as parts of one list, or filtered by itself."""
     is_first = True
@@ -233,7 +215,7 @@ def _print_pages(
         if options.silent:
             continue
         if program is not None:
-            _print_filtered(program, json.dumps(page.items))
+            print_filtered(program, json.dumps(page.items))
             continue
         for item in page.items:
             print("[" if is_first else ",")
@@ -255,7 +237,7 @@ def _is_json(response: Any) -> bool:
 
 def _print_body(response: Any, program: Any) -> None:
     if program is not None:
-        _print_filtered(program, response.text)
+        print_filtered(program, response.text)
     elif response.content and sys.stdout.isatty() and _is_json(response):
         try:
             output.print_json(response.json())

@@ -3,11 +3,14 @@
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance.remote import output
-from appliance.remote.connection import Connection
 from appliance.remote.errors import CommandError
+from appliance.remote.filters import is_json_wanted, print_result
+
+if TYPE_CHECKING:
+    from appliance.remote.connection import Connection
 
 POLL_SECONDS = 1.0
 _STATUSES = ("draft", "active", "paused", "completed")
@@ -24,7 +27,7 @@ def add_list_options(parser: Any) -> None:
     parser.add_argument("--limit", type=int, default=30, metavar="N", help="at most N campaigns (default: 30)")
 
 
-def run_list(options: argparse.Namespace, connection: Connection) -> None:
+def run_list(options: argparse.Namespace, connection: "Connection") -> None:
     """List campaigns, newest first."""
     query = {"status": options.status, "search": options.search, "limit": min(options.limit, 100)}
     campaigns: list[dict[str, Any]] = []
@@ -33,8 +36,8 @@ def run_list(options: argparse.Namespace, connection: Connection) -> None:
         if len(campaigns) >= options.limit:
             break
     campaigns = campaigns[: options.limit]
-    if options.json:
-        output.print_json(campaigns)
+    if is_json_wanted(options):
+        print_result(options, campaigns)
         return
     output.print_table(
         ("ID", "PHASE", "NAME", "CHANNEL", "RECIPIENTS", "SENT", "CREATED"),
@@ -57,15 +60,15 @@ def add_id(parser: Any) -> None:
     parser.add_argument("id", type=int, metavar="ID")
 
 
-def run_show(options: argparse.Namespace, connection: Connection) -> None:
+def run_show(options: argparse.Namespace, connection: "Connection") -> None:
     """Show a campaign with its numbers; with `--wait` once it is at rest."""
     campaign = connection.call("GET", f"/campaigns/{options.id}")
     _show(options, _wait(connection, campaign) if options.wait else campaign)
 
 
 def _show(options: argparse.Namespace, campaign: dict[str, Any]) -> None:
-    if options.json:
-        output.print_json(campaign)
+    if is_json_wanted(options):
+        print_result(options, campaign)
         return
     stats, waiting = campaign["stats"], campaign.get("waiting")
     numbers = ("audience", "pending", "sent", "delivered", "bounced", "complained", "failed", "skipped", "uncertain")
@@ -77,7 +80,7 @@ def _show(options: argparse.Namespace, campaign: dict[str, Any]) -> None:
     ])  # fmt: skip
 
 
-def _wait(connection: Connection, campaign: dict[str, Any]) -> dict[str, Any]:
+def _wait(connection: "Connection", campaign: dict[str, Any]) -> dict[str, Any]:
     """Return the campaign once nothing more is sent by itself, with its progress on the terminal meanwhile."""
     with output.Progress() as progress:
         while campaign["phase"] not in _RESTING:
@@ -92,11 +95,11 @@ def _wait(connection: Connection, campaign: dict[str, Any]) -> dict[str, Any]:
     return dict(campaign)
 
 
-def run_preflight(options: argparse.Namespace, connection: Connection) -> None:
+def run_preflight(options: argparse.Namespace, connection: "Connection") -> None:
     """Print what a preflight finds. Raises CommandError if the campaign cannot be sent."""
     preflight = connection.call("GET", f"/campaigns/{options.id}/preflight")
-    if options.json:
-        output.print_json(preflight)
+    if is_json_wanted(options):
+        print_result(options, preflight)
     else:
         _print_findings(preflight, print)
         facts = preflight["facts"]
@@ -125,7 +128,7 @@ def add_send_options(parser: Any) -> None:
     parser.add_argument("--wait", action="store_true", help="wait until it has been sent, or somebody has to act")
 
 
-def run_send(options: argparse.Namespace, connection: Connection) -> None:
+def run_send(options: argparse.Namespace, connection: "Connection") -> None:
     """Send a campaign after a preflight, whose findings go to stderr, and after asking on a terminal.
 
     Raises CommandError if the preflight finds a blocker, or if the user does not confirm.
@@ -156,11 +159,11 @@ def _ask(campaign: dict[str, Any], facts: dict[str, Any], options: argparse.Name
     return f'Send "{campaign["name"]}" by {campaign["channel"]} to {people} {when}?{where}'
 
 
-def run_pause(options: argparse.Namespace, connection: Connection) -> None:
+def run_pause(options: argparse.Namespace, connection: "Connection") -> None:
     """Pause an active campaign."""
     _show(options, connection.call("POST", f"/campaigns/{options.id}/pause"))
 
 
-def run_resume(options: argparse.Namespace, connection: Connection) -> None:
+def run_resume(options: argparse.Namespace, connection: "Connection") -> None:
     """Resume a paused campaign."""
     _show(options, connection.call("POST", f"/campaigns/{options.id}/resume"))

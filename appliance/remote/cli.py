@@ -12,8 +12,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.remote import COMMANDS, api_command, campaigns, contacts, messages, output, profiles
-from appliance.remote.errors import CLOSED_OUTPUT, DONE, INTERRUPTED, NOT_ALLOWED, WRONG_USAGE, CommandError, UsageError
+from appliance.remote import COMMANDS, api_command, campaigns, contacts, filters, messages, output, profiles
+from appliance.remote.errors import (
+    CLOSED_OUTPUT,
+    DONE,
+    INTERRUPTED,
+    NOT_ALLOWED,
+    WRONG_USAGE,
+    CommandError,
+    ServiceError,
+    UsageError,
+)
 from appliance.remote.profiles import Profile
 
 MAX_RETRIES = 20
@@ -42,11 +51,12 @@ def add_commands(top: Any) -> None:
         return parser
 
     def connected(group: Any, name: str, words: str, run: RunConnected, is_listed: bool = True) -> Any:
-        parser = add(group, name, words, lambda options: run(options, _connect(options)), is_listed)
+        parser = add(group, name, words, lambda options: _run_connected(options, run), is_listed)
         what = f"repeat a request that may succeed later, at most N times (default: 3, at most {MAX_RETRIES})"
         parser.add_argument("--retries", type=_parse_retries, default=3, metavar="N", help=what)
         if run is not api_command.run:
             parser.add_argument("--json", action="store_true", help="print JSON, as the API returns it")
+        parser.add_argument("-q", "--jq", metavar="FILTER", help="print what this filter of jq makes of the JSON")
         return parser
 
     def new_group(name: str) -> Any:
@@ -126,15 +136,17 @@ def run(arguments: list[str]) -> int:
     return DONE
 
 
-def _connect(options: argparse.Namespace) -> Any:
+def _run_connected(options: argparse.Namespace, run_command: RunConnected) -> None:
     profile = profiles.choose(options.profile)
-    from appliance.remote.connection import Connection  # imports httpx, which --help and mistakes need not wait for
+    options.program = filters.compile_filter(options.jq)
+    # httpx takes most of the time of a start, and --help and mistakes need not wait for it.
+    from appliance.remote.connection import Connection
 
-    return Connection(profile, options.retries)
+    run_command(options, Connection(profile, options.retries))
 
 
 def _login(options: argparse.Namespace) -> None:
-    from appliance.remote.connection import Connection, ServiceError
+    from appliance.remote.connection import Connection
 
     url = profiles.parse_url(options.url)
     name = profiles.parse_name(options.profile or os.environ.get(profiles.PROFILE_VARIABLE) or profiles.DEFAULT_NAME)

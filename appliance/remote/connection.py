@@ -15,7 +15,7 @@ from campanero_client._transport import Page, Paginator, Transport
 from campanero_client.errors import ApiError, CampaneroError, ConnectionFailed
 
 from appliance import VERSION
-from appliance.remote.errors import NOT_ALLOWED, REFUSED, UNREACHABLE, CommandError, UsageError
+from appliance.remote.errors import UNREACHABLE, CommandError, ServiceError, UsageError
 from appliance.remote.profiles import Profile
 
 API_PATH = "/v1/my"
@@ -111,29 +111,6 @@ class Connection:
             raise CommandError(f"{self.url} cannot be reached: {error}", UNREACHABLE) from None
         except (CampaneroError, httpx.InvalidURL, ValueError) as error:
             raise CommandError(f"{self.url} gave an invalid response: {error}") from None
-
-
-class ServiceError(CommandError):
-    """A response with an error, or a redirect. The message has a line for each wrong field and each blocker."""
-
-    def __init__(self, error: ApiError, url: str) -> None:
-        self.response = error
-        lines = [error.message]
-        fields = error.fields if isinstance(error.fields, dict) else {}
-        for name, messages in fields.items():
-            texts = messages if isinstance(messages, list) else [messages]
-            lines.append(f"{name}: {', '.join(map(str, texts))}")
-        blockers = error.body.get("blockers")
-        for blocker in blockers if isinstance(blockers, list) else []:
-            if isinstance(blocker, dict):
-                lines.append(f"{blocker.get('code')}: {blocker.get('message')}")
-        if isinstance(error.body.get("hint"), str):
-            lines.append(error.body["hint"])
-        if 300 <= error.status < 400:
-            lines = [f"{url} redirects to {error.headers.get('location')}: sign in with the address of the service"]
-        elif not error.body:
-            lines.append(f"This is not a response of Campanero: is {url} the right address?")
-        super().__init__("\n".join(lines), NOT_ALLOWED if error.status in (401, 403) else REFUSED)
 
 
 def _verification(url: str) -> Any:

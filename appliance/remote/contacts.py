@@ -8,11 +8,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from appliance.remote import output
-from appliance.remote.connection import Connection
 from appliance.remote.errors import CommandError, UsageError
+from appliance.remote.filters import is_json_wanted, print_result
+
+if TYPE_CHECKING:
+    from appliance.remote.connection import Connection
 
 POLL_SECONDS = 0.5
 _COUNTS = ("total", "created", "updated", "skipped", "failed", "warnings")
@@ -32,7 +35,7 @@ def add_import_options(parser: Any) -> None:
     parser.add_argument("--no-wait", action="store_true", help="end once the file is uploaded")
 
 
-def run_import(options: argparse.Namespace, connection: Connection) -> None:
+def run_import(options: argparse.Namespace, connection: "Connection") -> None:
     """Import a file and wait for its end. Raises CommandError if the import fails or is cancelled."""
     if options.no_wait and options.results:
         raise UsageError("--results needs the end of the import: leave out --no-wait")
@@ -50,8 +53,8 @@ def run_import(options: argparse.Namespace, connection: Connection) -> None:
         job = _wait_for_import(connection, job)
     if options.results:
         save_download(connection, f"/imports/{job['id']}/results.csv", {}, options.results)
-    if options.json:
-        output.print_json(job)
+    if is_json_wanted(options):
+        print_result(options, job)
     else:
         state = {**{name: job.get(name) for name in ("id", "status")}, **{name: job.get(name) for name in _COUNTS}}
         output.print_fields(state.items())
@@ -94,7 +97,7 @@ def _open_input(name: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _wait_for_import(connection: Connection, job: dict[str, Any]) -> dict[str, Any]:
+def _wait_for_import(connection: "Connection", job: dict[str, Any]) -> dict[str, Any]:
     """Return the import once it has ended, with its progress on the terminal meanwhile."""
     try:
         with output.Progress() as progress:
@@ -119,8 +122,10 @@ def add_export_options(parser: Any) -> None:
     parser.add_argument("--status", metavar="STATUS", help="only contacts with this status, such as subscribed")
 
 
-def run_export(options: argparse.Namespace, connection: Connection) -> None:
+def run_export(options: argparse.Namespace, connection: "Connection") -> None:
     """Export contacts to stdout, or to a file, which is replaced once all has arrived."""
+    if options.program is not None and options.file in (None, "-"):
+        raise UsageError("--jq filters the result of writing a file; to filter contacts: campanero api GET /contacts")
     suffix = options.format or ("jsonl" if (options.file or "").endswith((".jsonl", ".ndjson")) else "csv")
     query = {
         "list_id": options.list, "segment_id": options.segment, "tag": options.tag, "search": options.search,
@@ -132,13 +137,13 @@ def run_export(options: argparse.Namespace, connection: Connection) -> None:
             output.write_bytes(chunks)
         return
     size = save_download(connection, path, query, options.file)
-    if options.json:
-        output.print_json({"file": options.file, "bytes": size})
+    if is_json_wanted(options):
+        print_result(options, {"file": options.file, "bytes": size})
     else:
         output.print_note(f"{options.file}: {size / 1e6:.1f} MB")
 
 
-def save_download(connection: Connection, path: str, query: dict[str, Any], name: str) -> int:
+def save_download(connection: "Connection", path: str, query: dict[str, Any], name: str) -> int:
     """Write a download to a file, which is replaced once all has arrived, and return its size in bytes."""
     target, size = Path(name), 0
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")

@@ -1,5 +1,10 @@
 """How a command ends: its exit code and the line on stderr."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from campanero_client.errors import ApiError
+
 DONE = 0
 REFUSED = 1  # the service refused the request, or what was asked for failed
 WRONG_USAGE = 2  # the command line, or a file that it names
@@ -22,3 +27,26 @@ class UsageError(CommandError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, WRONG_USAGE)
+
+
+class ServiceError(CommandError):
+    """A response with an error, or a redirect. The message has a line for each wrong field and each blocker."""
+
+    def __init__(self, error: "ApiError", url: str) -> None:
+        self.response = error
+        lines = [error.message]
+        fields = error.fields if isinstance(error.fields, dict) else {}
+        for name, messages in fields.items():
+            texts = messages if isinstance(messages, list) else [messages]
+            lines.append(f"{name}: {', '.join(map(str, texts))}")
+        blockers = error.body.get("blockers")
+        for blocker in blockers if isinstance(blockers, list) else []:
+            if isinstance(blocker, dict):
+                lines.append(f"{blocker.get('code')}: {blocker.get('message')}")
+        if isinstance(error.body.get("hint"), str):
+            lines.append(error.body["hint"])
+        if 300 <= error.status < 400:
+            lines = [f"{url} redirects to {error.headers.get('location')}: sign in with the address of the service"]
+        elif not error.body:
+            lines.append(f"This is not a response of Campanero: is {url} the right address?")
+        super().__init__("\n".join(lines), NOT_ALLOWED if error.status in (401, 403) else REFUSED)

@@ -4,12 +4,15 @@ import argparse
 import base64
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance.remote import output
 from appliance.remote.api_command import add_field_options, build_fields, parse_pairs, read_file, read_text
-from appliance.remote.connection import Connection
 from appliance.remote.errors import CommandError, UsageError
+from appliance.remote.filters import is_json_wanted, print_result
+
+if TYPE_CHECKING:
+    from appliance.remote.connection import Connection
 
 MAX_LINES = 1000
 MAX_FOLLOWED = 100  # messages whose status is watched: a page of the list
@@ -35,7 +38,7 @@ def add_send_options(parser: Any) -> None:
     parser.add_argument("--idempotency-key", metavar="KEY", help="with the same key it is sent once, for 7 days")
 
 
-def run_send(options: argparse.Namespace, connection: Connection) -> None:
+def run_send(options: argparse.Namespace, connection: "Connection") -> None:
     """Send a message. Raises CommandError if the recipient is suppressed, or for wrong values."""
     values = {
         "to": options.to, "channel": "sms" if options.sms else None, "subject": options.subject,
@@ -47,8 +50,8 @@ def run_send(options: argparse.Namespace, connection: Connection) -> None:
     }  # fmt: skip
     body = {name: value for name, value in values.items() if value is not None}
     message = connection.call("POST", "/messages", body=body, idempotency_key=options.idempotency_key)
-    if options.json:
-        output.print_json(message)
+    if is_json_wanted(options):
+        print_result(options, message)
     else:
         output.print_fields((name, message[name]) for name in ("id", "status", "to", "subject"))
 
@@ -76,7 +79,7 @@ def add_tail_options(parser: Any) -> None:
     parser.add_argument("--since", metavar="TIME", help="only messages created since then, such as 2026-12-01")
 
 
-def run_tail(options: argparse.Namespace, connection: Connection) -> None:
+def run_tail(options: argparse.Namespace, connection: "Connection") -> None:
     """Print the last messages, the newest last; with `--follow` also each new message and each new status."""
     if not 0 <= options.lines <= MAX_LINES or not 0.1 <= options.interval <= 3600:
         raise UsageError(f"--lines is from 0 to {MAX_LINES}, --interval from 0.1 to 3600")
@@ -85,7 +88,7 @@ def run_tail(options: argparse.Namespace, connection: Connection) -> None:
         "created_after": options.since,
     }  # fmt: skip
     rows = _fetch(connection, query, options.lines, 0)
-    _print_messages(rows, options.json)
+    _print_messages(options, rows)
     known: dict[int, str] = {}
     newest = 0
     if options.follow:
@@ -95,12 +98,12 @@ def run_tail(options: argparse.Namespace, connection: Connection) -> None:
     while options.follow:
         time.sleep(options.interval)
         rows = _fetch(connection, query, MAX_FOLLOWED, newest)
-        _print_messages([row for row in rows if known.get(row["id"]) != row["status"]], options.json)
+        _print_messages(options, [row for row in rows if known.get(row["id"]) != row["status"]])
         known = {row["id"]: row["status"] for row in rows}
         newest = max([newest, *known])
 
 
-def _fetch(connection: Connection, query: dict[str, Any], count: int, after: int) -> list[dict[str, Any]]:
+def _fetch(connection: "Connection", query: dict[str, Any], count: int, after: int) -> list[dict[str, Any]]:
     """Return the last `count` messages, and with `after` all that have a larger id, the newest last."""
     rows: list[dict[str, Any]] = []
     for page in connection.pages("/messages", {**query, "limit": min(max(count, 1), 100)}):
@@ -112,10 +115,10 @@ def _fetch(connection: Connection, query: dict[str, Any], count: int, after: int
     return sorted({row["id"]: row for row in wanted}.values(), key=lambda row: int(row["id"]))
 
 
-def _print_messages(rows: list[dict[str, Any]], as_json: bool) -> None:
+def _print_messages(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        if as_json:
-            output.print_json(row)
+        if is_json_wanted(options):
+            print_result(options, row)
             continue
         error = row.get("error") or {}
         reason = row.get("skip_reason") or (error.get("text") or error.get("message") if row["error"] else None)
@@ -135,7 +138,7 @@ def add_event_options(parser: Any) -> None:
     add_field_options(parser, "the event's data")
 
 
-def run_event(options: argparse.Namespace, connection: Connection) -> None:
+def run_event(options: argparse.Namespace, connection: "Connection") -> None:
     """Record an event of a contact."""
     values = {
         "event": options.event, "contact_email": options.email, "contact_id": options.contact,
@@ -144,8 +147,8 @@ def run_event(options: argparse.Namespace, connection: Connection) -> None:
     }  # fmt: skip
     body = {name: value for name, value in values.items() if value is not None}
     event = connection.call("POST", "/events", body=body)
-    if options.json:
-        output.print_json(event)
+    if is_json_wanted(options):
+        print_result(options, event)
     else:
         output.print_fields((name, event[name]) for name in ("id", "event", "contact_id", "created_at"))
 
@@ -159,7 +162,7 @@ def add_simulate_options(parser: Any) -> None:
     add_field_options(parser, "the data of the event that starts the flow")
 
 
-def run_simulate(options: argparse.Namespace, connection: Connection) -> None:
+def run_simulate(options: argparse.Namespace, connection: "Connection") -> None:
     """Print what a flow would do for a contact; nothing is sent or stored."""
     contact_id = options.contact
     if options.email is not None:
@@ -169,13 +172,13 @@ def run_simulate(options: argparse.Namespace, connection: Connection) -> None:
     values = {"contact_id": contact_id, "start_at": options.start, "event": build_fields(parse_pairs(options)) or None}
     body = {name: value for name, value in values.items() if value is not None}
     simulation = connection.call("POST", f"/flows/{options.id}/simulate", body=body)
-    if options.json:
-        output.print_json(simulation)
+    if is_json_wanted(options):
+        print_result(options, simulation)
     else:
         output.print_text(simulation["text"].rstrip("\n"))
 
 
-def _find_contact(connection: Connection, email: str) -> int:
+def _find_contact(connection: "Connection", email: str) -> int:
     for page in connection.pages("/contacts", {"search": email, "limit": 100}):
         for contact in page.items:
             if any(channel["value"].casefold() == email.strip().casefold() for channel in contact["channels"]):

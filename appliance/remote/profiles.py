@@ -1,6 +1,7 @@
 """Profiles: the address of a Campanero with an API key, by name, in a file that only its owner can read."""
 
 import fcntl
+import ipaddress
 import json
 import os
 import re
@@ -16,7 +17,6 @@ from appliance.remote.errors import NOT_ALLOWED, CommandError, UsageError
 DEFAULT_NAME = "default"
 URL_VARIABLE, KEY_VARIABLE, PROFILE_VARIABLE = "CAMPANERO_URL", "CAMPANERO_KEY", "CAMPANERO_PROFILE"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class Profile(NamedTuple):
@@ -57,8 +57,15 @@ def parse_name(text: str) -> str:
 def warn_without_encryption(url: str) -> None:
     """Print a warning if requests, and the key in them, would cross a network unencrypted."""
     parts = urlsplit(url)
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         output.print_note(f"campanero: warning: {url} is not encrypted: others on the way can read the key")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name may resolve to any address
 
 
 def file_path() -> Path:

@@ -34,7 +34,7 @@ _REMOTE = """
 O login* URL -- the key is kept in a profile, and is no argument that other users could see
 O logout* -- deletes the profile
 O profiles* --json -- without the keys
-O api METHOD,PATH,--raw-field,--field,--input,--header,--include,--paginate,--jq,--silent -- as `gh api`
+O api METHOD,PATH,--raw-field,--field,--input,--header,--include,--paginate,--silent -- as `gh api`
 D contacts.import FILE,--list,--map,--consent-source,--no-opt-in,--suppressions,--options,--dry-run,--results
 D contacts.import --no-wait,--json
 D contacts.export FILE,--format,--list,--segment,--tag,--search,--status,--json
@@ -61,6 +61,6 @@ DEFAULTS = {"data": "./campanero-data", "role": "owner", "scope": "full", "accou
 REMOTE_COMMANDS: dict[str, set[str]] = {}
 for _line in lines(_REMOTE):
     _name, *_options = _line.cells
-    _common = {"--profile"} if _name.endswith("*") else {"--profile", "--retries"}
+    _common = {"--profile"} if _name.endswith("*") else {"--profile", "--retries", "--jq"}
     REMOTE_COMMANDS.setdefault(_name.rstrip("*"), _common).update(",".join(_options).split(",") if _options else ())
 PASSWORD = (10, 1024)
