@@ -27,8 +27,8 @@ def test_version_needs_no_environment(executable: Path, tmp_path: Path) -> None:
     assert result.stdout.strip()
 
 
-def test_from_set_up_to_a_delivered_campaign(frozen: Server) -> None:
-    """The executable sets up, serves pages, sends a campaign to the capture inbox and stops with exit code 0."""
+def test_from_set_up_to_a_delivered_campaign(frozen: Server, executable: Path) -> None:
+    """The executable sets up, serves pages, sends a campaign to the inbox, has commands for scripts, and stops."""
     with frozen.start():
         api = frozen.client()
         contact_list = api.post("/lists", {"name": "Friends"}).expect(201)
@@ -41,6 +41,13 @@ def test_from_set_up_to_a_delivered_campaign(frozen: Server) -> None:
         rows = api.wait("/messages", lambda rows: [r["status"] for r in rows] == ["sent"], campaign_id=campaign["id"])
         assert rows[0]["to"] == "anna@example.org"
         api.wait(f"/campaigns/{campaign['id']}", lambda row: row["status"] == "completed" and row["sent_count"] == 1)
+        env = {"PATH": os.defpath, "HOME": str(frozen.home)}
+        done = subprocess.run(
+            [executable, "login", frozen.url], input=f"{frozen.key}\n", env=env, capture_output=True, text=True
+        )
+        assert "Signed in to account Bakery" in done.stdout, done.stderr
+        command = [executable, "campaigns", "show", str(campaign["id"]), "--jq", ".phase"]
+        assert subprocess.run(command, env=env, capture_output=True, text=True).stdout == "completed\n"
         page = api.request("GET", "/login", headers={"Accept": "text/html"})
         assert page.status == 200
         assert "<form" in page.text

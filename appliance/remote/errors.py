@@ -37,8 +37,9 @@ class ServiceError(CommandError):
         lines = [error.message]
         fields = error.fields if isinstance(error.fields, dict) else {}
         for name, messages in fields.items():
-            texts = messages if isinstance(messages, list) else [messages]
-            lines.append(f"{name}: {', '.join(map(str, texts))}")
+            text = ", ".join(map(str, messages if isinstance(messages, list) else [messages]))
+            if f"{name} {text}" not in error.message:
+                lines.append(f"{name}: {text}")
         blockers = error.body.get("blockers")
         for blocker in blockers if isinstance(blockers, list) else []:
             if isinstance(blocker, dict):

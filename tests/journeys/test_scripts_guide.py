@@ -22,7 +22,6 @@ FILES = {
     "customers.csv": "email,first_name,tags\nanna@example.org,Anna,bath\nbo@example.org,Bo,\nnot an address,Eve,\n",
     "newsletter.html": "<p>Good morning, {{ first_name | default: 'friend' }}.</p>",
     "members.csv": "email,first_name\nZoe@example.org,Zoë\nbo@example.org,Bo\n",
-    "subject.txt": "Receipt {{ data.order }}",
     "receipt.html": "<p>Thank you for order {{ data.order }}.</p>",
     "receipt-4711.pdf": "%PDF-1.4 a receipt",
 }
@@ -100,6 +99,10 @@ def test_recipes_run_as_written(server: Server, api: Client, reader: Path) -> No
     assert "anna@example.org" in (reader / "bath.csv").read_text()
     assert "bo@example.org" not in (reader / "bath.csv").read_text()
     follow("test-in-ci-that-a-template-renders")
+    for wrong in ("{{ data.order", "{{ nothing }}"):
+        (reader / "receipt.html").write_text(f"<p>{wrong}</p>")
+        with pytest.raises(AssertionError):
+            follow("test-in-ci-that-a-template-renders")
     for _ in range(2):
         follow("send-a-receipt-with-an-attachment")
     receipts = [row for row in api.get("/messages", to="anna@example.org").json if "4711" in row["subject"]]
