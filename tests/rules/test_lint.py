@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.server import ROOT
 
-TREES = [name for name in ("appliance", "ui", "tests", "benchmarks", "packaging") if (ROOT / name).is_dir()]
+TREES = [name for name in ("appliance", "ui", "tests", "benchmarks", "packaging", "clients") if (ROOT / name).is_dir()]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

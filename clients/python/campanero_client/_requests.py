@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import IO, Any, NamedTuple
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -32,6 +32,7 @@ _NEVER_RETRIED = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 _KEY = re.compile(r"[!-~]+")
 
 Query = Mapping[str, Any]
+File = bytes | IO[bytes] | tuple[str, bytes | IO[bytes]]
 
 
 class RetryPolicy(NamedTuple):
@@ -151,6 +152,19 @@ def encode_query(query: Query) -> dict[str, str]:
         for name, value in query.items()
         if value is not None
     }
+
+
+def path_segment(text: str) -> str:
+    """Return a text as one segment of a path. Raises ValueError if it cannot be one."""
+    if text in ("", ".", ".."):
+        raise ValueError(f"{text!r} cannot be a part of a path")
+    return quote(text, safe="")
+
+
+def form_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a form as texts: an object as JSON; fields that are None are left out."""
+    texts = {name: encode_json(value).decode() for name, value in fields.items() if isinstance(value, Mapping | list)}
+    return encode_query({**fields, **texts})
 
 
 def parse_retry_after(value: str | None) -> float | None:

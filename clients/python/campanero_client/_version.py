@@ -1,3 +1,6 @@
-"""The version of the client: that of the service whose API it was generated from."""
+"""The version of the client.
+
+Generated from the OpenAPI document by `python -m clients.generator`; do not edit.
+"""
 
 VERSION = "0.1.0"

@@ -1,0 +1,91 @@
+"""The signed-in user: name, password, second factor, sessions.
+
+Generated from the OpenAPI document by `python -m clients.generator`; do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from campanero_client._transport import AsyncPaginator, AsyncTransport, Paginator, Transport
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from campanero_client import types
+
+
+class User:
+    """The signed-in user: name, password, second factor, sessions."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self) -> types.User:
+        """Get the signed-in user.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.User = self._transport.call("GET", "/v1/my/user")
+        return result
+
+    def update(self, /, **body: Unpack[types.CurrentUserPatch]) -> types.User:
+        """Update the signed-in user. A new password ends all sessions, including the current one.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.User = self._transport.call("PATCH", "/v1/my/user", body=body)
+        return result
+
+    def list_sessions(self, /, **query: Unpack[types.ListOwnSessionsQuery]) -> Paginator[types.UserSession]:
+        """List sessions of the signed-in user, newest first.
+
+        Only for a signed-in user: no API key has access.
+        """
+        return Paginator(self._transport, "/v1/my/user/sessions", query)
+
+    def end_session(self, id: int) -> types.UserSession:
+        """End a session of the signed-in user. Its cookie or token becomes invalid.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.UserSession = self._transport.call("DELETE", f"/v1/my/user/sessions/{id:d}")
+        return result
+
+
+class AsyncUser:
+    """The signed-in user: name, password, second factor, sessions."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def get(self) -> types.User:
+        """Get the signed-in user.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.User = await self._transport.call("GET", "/v1/my/user")
+        return result
+
+    async def update(self, /, **body: Unpack[types.CurrentUserPatch]) -> types.User:
+        """Update the signed-in user. A new password ends all sessions, including the current one.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.User = await self._transport.call("PATCH", "/v1/my/user", body=body)
+        return result
+
+    def list_sessions(self, /, **query: Unpack[types.ListOwnSessionsQuery]) -> AsyncPaginator[types.UserSession]:
+        """List sessions of the signed-in user, newest first.
+
+        Only for a signed-in user: no API key has access.
+        """
+        return AsyncPaginator(self._transport, "/v1/my/user/sessions", query)
+
+    async def end_session(self, id: int) -> types.UserSession:
+        """End a session of the signed-in user. Its cookie or token becomes invalid.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.UserSession = await self._transport.call("DELETE", f"/v1/my/user/sessions/{id:d}")
+        return result

@@ -1,0 +1,49 @@
+// Generated from the OpenAPI document by `python -m clients.generator`; do not edit.
+
+import { Paginator, segment, type RequestOptions, type Transport } from "../transport.js";
+import type * as types from "../types.js";
+
+/** The signed-in user: name, password, second factor, sessions. */
+export class User {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Get the signed-in user.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  get(options: RequestOptions = {}): Promise<types.User> {
+    return this.#transport.call("GET", "/v1/my/user", { ...options });
+  }
+
+  /**
+   * Update the signed-in user. A new password ends all sessions, including the current one.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  update(body: types.CurrentUserPatch = {}, options: RequestOptions = {}): Promise<types.User> {
+    return this.#transport.call("PATCH", "/v1/my/user", { body, ...options });
+  }
+
+  /**
+   * List sessions of the signed-in user, newest first.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  listSessions(query: types.ListOwnSessionsQuery = {}): Paginator<types.UserSession> {
+    return new Paginator<types.UserSession>(this.#transport, "/v1/my/user/sessions", query);
+  }
+
+  /**
+   * End a session of the signed-in user. Its cookie or token becomes invalid.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  endSession(id: number, options: RequestOptions = {}): Promise<types.UserSession> {
+    return this.#transport.call("DELETE", `/v1/my/user/sessions/${segment(id)}`, { ...options });
+  }
+}
