@@ -38,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 RINGS = {
     "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
     "api": "process", "attacks": "process", "built": "process", "direct": "process", "doors": "process",
-    "journeys": "process",
+    "journeys": "process", "clients": "process", "clients/test_generated_files.py": "unit",
+    "clients/test_python_transport.py": "unit",
     "model": "process", "schemathesis": "process", "test_executable.py": "process",
     "ui": "browser", "attacks/test_html.py": "browser", "designs/test_screens.py": "browser", "faults": "fault",
     # These need no service, but would take half of the time of the unit ring: random actions, threads, large inputs

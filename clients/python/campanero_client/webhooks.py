@@ -6,16 +6,24 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from campanero_client.errors import InvalidSignature
 
 MAX_AGE_SECONDS = 300
 
 
+class Headers(Protocol):
+    """The headers of a request: a dict, or the headers of any framework."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Return names and values."""
+        ...
+
+
 def verify(
-    body: bytes | str, headers: Mapping[str, str], secret: str, *, max_age_seconds: float = MAX_AGE_SECONDS
+    body: bytes | str, headers: Headers, secret: str, *, max_age_seconds: float = MAX_AGE_SECONDS
 ) -> dict[str, Any]:
     """Return the event of a webhook request as a dict. Raises InvalidSignature if the request is not from Campanero.
 

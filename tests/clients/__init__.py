@@ -1,0 +1,1 @@
+"""The clients in `clients/`: generated from the document, typed, and at work against the service."""
