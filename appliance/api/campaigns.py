@@ -276,6 +276,14 @@ def require_send_scope(request: ApiRequest) -> None:
     require_contacts_scope_of_test_key(request)
 
 
+def _has_only_parts_of_audience(request: ApiRequest) -> bool:
+    """Return whether parts of `trigger_attributes.data` were sent by their aliases only, and not the whole."""
+    used = request.parse_result.aliases if request.parse_result is not None else {}
+    trigger = request.raw.get("trigger_attributes") if used else None
+    is_whole = isinstance(trigger, dict) and "data" in trigger
+    return not is_whole and any(field.startswith("trigger_attributes.data.") for field in used)
+
+
 @ROUTES.add(
     "POST", "/campaigns/{id}/send", scope="campaigns:send", body_type=SendRequest, body_required=False,
     response_type=schemas.Campaign, idempotent=True, rate="sends", validate=validator(_validate_campaign, run=render),
@@ -286,6 +294,9 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
     A test key also needs `contacts:read`, and so does a new `local_time`.
     """
     require_contacts_scope_of_test_key(request)
+    if _has_only_parts_of_audience(request):
+        body = await fetch(store.keep_stored_audience, request.account_id, request.id, request.body)
+        request = request._replace(body=body)
     if request.body is not None and isinstance(request.body.local_time, str):
         _require_zone_access(request, (await fetch(store.get, request.account_id, request.id)).local_time)
     content = await render(store.prepare, request.account_id, request.id, request.body.template_attributes)

@@ -15,8 +15,8 @@ from appliance.accounts.access import Credential
 from appliance.api import auth, doors, endpoints, http, openapi, rate_limits
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes
-from appliance.core import validation
-from appliance.core.errors import Faults, Refused
+from appliance.core import aliases, validation
+from appliance.core.errors import Faults, Invalid, Refused
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one
 from appliance.storage.transactions import fetch
@@ -139,7 +139,10 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
             if route.validate is not None:
                 faults.merge(await route.validate(api_request))
             faults.check()
-        response = await route.handler(api_request)
+        try:
+            response = await route.handler(api_request)
+        except Invalid as error:
+            raise aliases.name_as_sent(error, body.aliases if body is not None else {}) from error
         headers = dict(response.headers)
         if api_request.ignored_keys:
             headers["X-Ignored-Fields"] = http.join_names(api_request.ignored_keys)

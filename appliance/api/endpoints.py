@@ -13,6 +13,7 @@ from sanic import Request
 from appliance.accounts.access import Credential
 from appliance.accounts.audit import Actor
 from appliance.accounts.request_limits import RequestClass
+from appliance.core.aliases import rename_path
 from appliance.core.errors import Invalid
 from appliance.core.validation import PartialRead
 from appliance.storage.transactions import fetch
@@ -265,7 +266,7 @@ def keep_faults_of_readable_fields(
     is_alternative_sent = not invalid_paths.isdisjoint(either)
     errors = {}
     for path, messages in error.fields.items():
-        sent_path = _path_in_request(path, read.kept_indexes)
+        sent_path = rename_path(_path_in_request(path, read.kept_indexes), read.aliases)
         is_invalid = sent_path in invalid_paths or any(
             sent_path[: end.start()] in invalid_paths
             for end in _PART_END_PATTERN.finditer(sent_path, 0, _MAX_PATH_CHARACTERS)

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from appliance.accounts.audit import Actor
 from appliance.content.designs.links import Link
 from appliance.content.templates.validation import Content as requests_Content
+from appliance.core.aliases import Alias, Aliases
 from appliance.core.errors import (
     SEND_TIMES,
     RefusedKey,
@@ -145,6 +146,12 @@ CREATE: RefusedKeys = {
     **use_instead("`local_time`", "timewarp", "in_local_time", "is_local", "local_send_at", "send_at_local_time"),
 }
 PATCH: RefusedKeys = {**CREATE, **unsupported("give it to `POST /campaigns/{id}/send`", "hold_seconds", *_HOLD)}
+# Second names of the audience at the top of a request that creates or sends a campaign.
+# They stay rejected keys, too, so that a misspelt one is an error.
+AUDIENCE_ALIASES: Aliases = {
+    **{name: Alias(f"trigger_attributes.{name}") for name in ("contact_list_id", "segment_id")},
+    **{name: Alias(f"trigger_attributes.data.{name}") for name in AUDIENCE_KEYS[:4]},
+}
 SEND: RefusedKeys = {
     **CREATE,
     **use_instead("`hold_seconds`", *_HOLD),

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from peewee import SQL, fn
 
 from appliance.accounts import approvals
@@ -19,6 +19,7 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent, is_editable
 from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
 from appliance.core import clock
+from appliance.core.aliases import Alias, Aliases
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound, RefusedKeys
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, LastRead, Name, PageQuery, Short, When, default
@@ -39,6 +40,7 @@ class CampaignCreate(Struct):
     """A new campaign; only `name` is required."""
 
     REFUSED: ClassVar[RefusedKeys] = findings.CREATE
+    ALIASES: ClassVar[Aliases] = {**findings.AUDIENCE_ALIASES, "channelType": Alias("channel")}
 
     name: Name
     channel: Annotated[Literal["email", "sms"], Meta(description="channel; default: `email`")] = "email"
@@ -122,6 +124,7 @@ class SendRequest(Struct):
     """
 
     REFUSED: ClassVar[RefusedKeys] = findings.SEND
+    ALIASES: ClassVar[Aliases] = findings.AUDIENCE_ALIASES
 
     scheduled_at: (
         Annotated[When, Meta(description="when to send; a time in the past or null sends now")] | None | UnsetType
@@ -458,6 +461,20 @@ def _selects_audience(trigger: TriggerWrite) -> bool:
     data = trigger.data if isinstance(trigger.data, dict) else {}
     chosen = (trigger.contact_list_id, trigger.segment_id, data.get("contact_list_ids"), data.get("audience_type"))
     return any(value not in (UNSET, None, []) for value in chosen)
+
+
+def keep_stored_audience(account_id: int, campaign_id: int, request: SendRequest) -> SendRequest:
+    """Return a send request whose `trigger_attributes.data` is added to what is stored, and does not replace it.
+
+    A client that sends parts of it by their aliases does not mean to remove the others, such as exclusions. Raises
+    NotFound.
+    """
+    trigger = request.trigger_attributes
+    if not isinstance(trigger, TriggerWrite) or not isinstance(trigger.data, dict):
+        return request
+    data = {**get(account_id, campaign_id).trigger.data, **trigger.data}
+    replaced: SendRequest = structs.replace(request, trigger_attributes=structs.replace(trigger, data=data))
+    return replaced
 
 
 def apply_send_request(

@@ -6,6 +6,7 @@ with all errors by the path of their field, in the stable messages of docs/decis
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from types import NoneType, UnionType
@@ -18,6 +19,7 @@ from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
 from appliance.core import addresses, clock, i18n, time_zones
+from appliance.core.aliases import Aliases, list_aliases, rename_paths, resolve
 from appliance.core.errors import MAX_GUESSED_KEYS, Faults, RefusedKeys, find_key_error
 from appliance.core.i18n import gettext
 
@@ -145,6 +147,7 @@ class StructReader:
         self.faults = Faults()
         self.ignored: list[str] = []
         self.kept_indexes: dict[str, list[int]] = {}
+        self.aliases: dict[str, str] = {}
         self.loose = loose
 
     def struct(self, kind: type[S], raw: Any, path: str) -> S | UnsetType:
@@ -152,6 +155,8 @@ class StructReader:
         if not isinstance(raw, dict):
             self.faults.add(path or "base", gettext("is invalid"))
             return UNSET
+        if names := list_aliases(kind):
+            raw = self._resolve_aliases(names, raw, path)
         values: dict[str, Any] = {}
         known_count = 0
         for info in declared_fields(kind):
@@ -167,6 +172,13 @@ class StructReader:
         if known_count < len(raw):
             self._refuse_unknown(kind, raw, path)
         return kind(**values)
+
+    def _resolve_aliases(self, names: Aliases, raw: dict[str, Any], path: str) -> dict[str, Any]:
+        resolved = resolve(names, raw)
+        for name, message in resolved.errors.items():
+            self.faults.add(_join_path(path, name), message)
+        self.aliases |= {_join_path(path, field): _join_path(path, name) for field, name in resolved.used.items()}
+        return resolved.raw
 
     def _refuse_unknown(self, kind: type[Struct], raw: dict[str, Any], path: str) -> None:
         strict = kind.__struct_config__.forbid_unknown_fields
@@ -447,13 +459,15 @@ EventName = Annotated[str, Meta(pattern=EVENT_NAME, extra={"line": True})]
 class PartialRead(NamedTuple):
     """The result of reading a request that may have errors; `StructReader` describes the fields.
 
-    `value` is a Struct, or UNSET if the request is not an object.
+    `value` is a Struct, or UNSET if the request is not an object. `aliases` maps the paths of fields to the aliases by
+    which they were sent (`appliance.api.aliases`).
     """
 
     value: Any
     faults: Faults
     ignored: list[str]
     kept_indexes: dict[str, list[int]]
+    aliases: Mapping[str, str] = {}
 
 
 def read(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> S:
@@ -484,7 +498,10 @@ def read_partial(kind: type[Struct], raw: Any, path: str = "", loose: bool = Fal
     `loose` is as for `read`.
     """
     reader = StructReader(loose)
-    return PartialRead(reader.struct(kind, raw, path), reader.faults, reader.ignored, reader.kept_indexes)
+    value = reader.struct(kind, raw, path)
+    if reader.aliases:
+        reader.faults.fields = rename_paths(reader.faults.fields, reader.aliases)
+    return PartialRead(value, reader.faults, reader.ignored, reader.kept_indexes, reader.aliases)
 
 
 def has_too_many_values(content: bytes) -> bool:

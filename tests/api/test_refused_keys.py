@@ -37,7 +37,7 @@ SEND_KEYS = [
     ("html", "Other", "template_attributes.body"), ("from_email", "b@example.org", "template_attributes.from_email"),
     ("from", "b@example.org", "template_attributes.from_email"), ("template_id", 1, "template_attributes"),
     ("list_ids", [1], "trigger_attributes.data.contact_list_ids"), ("segment_ids", [1], "segment"),
-    ("segment_id", 1, "trigger_attributes.segment_id"), ("contact_list_id", 1, "trigger_attributes.contact_list_id"),
+    ("segment_idd", 1, "trigger_attributes.segment_id"), ("contact_lists_id", 1, "trigger_attributes"),
     ("exclude_list_ids", [1], "exclude_contact_list_ids"), ("contact_ids", [1], "list or a segment"),
     ("to", ["b@example.org"], "list or a segment"), ("test", True, "test key"), ("dry_run", True, "preflight"),
     ("tracking", False, "PATCH"), ("channel", "sms", "PATCH"), ("transactional", True, "/messages"),

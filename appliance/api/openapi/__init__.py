@@ -25,6 +25,7 @@ from appliance.api.openapi.responses import COMMON_HEADERS, ErrorResponse, error
 from appliance.api.routes import ROUTES
 from appliance.api.schemas import RecordedEvent
 from appliance.core import errors
+from appliance.core.aliases import Aliases, list_aliases
 from appliance.core.validation import declared_fields, is_cleared_by_empty
 from appliance.settings import config
 
@@ -188,6 +189,8 @@ def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
     classes = {kind.__name__: kind for kind in structs}
     typed = {name: _complete(schema) for name, schema in typed_schemas.build_typed_schemas().items()}
     schemas = {name: _describe_properties(_complete(schema), classes.get(name)) for name, schema in components.items()}
+    for name, kind in classes.items():
+        _add_aliases(schemas | typed, schemas[name], list_aliases(kind))
     return dict(sorted({**schemas, **typed}.items()))
 
 
@@ -233,6 +236,34 @@ def _complete(schema: Any) -> Any:
     return completed
 
 
+def _add_aliases(schemas: dict[str, Any], schema: dict[str, Any], aliases: Aliases) -> None:
+    """Add the aliases of a Struct to its schema: deprecated properties with the schemas of their fields.
+
+    A field that is an alias if its value is a list accepts both.
+    """
+    for name, alias in aliases.items():
+        field = schema
+        for part in alias.path.split("."):
+            field = _find_object(schemas, field)["properties"][part]
+        if alias.is_list:
+            own = schema["properties"][name]
+            array = next(option for option in field.get("anyOf", [field]) if option.get("type") == "array")
+            own["anyOf"].insert(-1, dict(array))
+            own["description"] += f"; a list is an alias of `{alias.path}`"
+        else:
+            copy = {key: value for key, value in field.items() if key != "default"}
+            text = f"alias of `{alias.path}`; beside it, both must be the same"
+            schema["properties"][name] = {**copy, "description": text, "deprecated": True}
+
+
+def _find_object(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that a schema is, refers to, or allows beside null."""
+    options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
+    reference = options[0].get("$ref")
+    target: dict[str, Any] = options[0] if reference is None else schemas[reference.rpartition("/")[2]]
+    return target
+
+
 def _allow_empty(schema: dict[str, Any]) -> None:
     """Extend the patterns of a schema to allow an empty text, which clears a value as null does."""
     for part in (schema, *schema.get("anyOf", ())):
@@ -247,7 +278,8 @@ def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> d
     text clears a property, its pattern is extended to allow an empty text. The description of the schema names the keys
     that the Struct refuses. `kind` is None for a schema that does not belong to a Struct.
     """
-    if refused := getattr(kind, "REFUSED", {}):
+    refused = {name: key for name, key in getattr(kind, "REFUSED", {}).items() if name not in list_aliases(kind)}
+    if refused:
         schema["description"] += f" These keys are refused (422): {errors.describe_refused_keys(refused)}."
     cleared = {info.encode_name for info in declared_fields(kind) if is_cleared_by_empty(info.type)} if kind else set()
     declared = {info.encode_name: _find_description(info.type) for info in declared_fields(kind)} if kind else {}

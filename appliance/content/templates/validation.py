@@ -12,6 +12,7 @@ from appliance.audience.filters import compiler
 from appliance.audience.segments import members
 from appliance.content.designs import document, merge, merge_limits
 from appliance.core import i18n
+from appliance.core.aliases import Alias, Aliases
 from appliance.core.errors import Faults, Invalid, RefusedKeys, content_keys
 from appliance.core.validation import EmailText, LastRead, Line, PageQuery, Short, Subject, Text, default, schema_name
 from appliance.sending.sms import segments
@@ -45,6 +46,8 @@ class TemplateWrite(Content):
 
 class TemplateCreate(TemplateWrite):
     """A new template, as the API documents it; all fields are optional."""
+
+    ALIASES: ClassVar[Aliases] = {"channelType": Alias("channel")}
 
     name: Annotated[Line, default("Untitled template")] | None | UnsetType = UNSET
     channel: (

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, json
 
 from appliance.core import addresses
 from appliance.core.addresses import Address
+from appliance.core.aliases import Alias, Aliases
 from appliance.core.errors import SEND_TIMES, Faults, RefusedKeys, unsupported, use_instead
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EmailText, Id, Line, Subject, Text, When
@@ -76,6 +77,7 @@ class MessageWrite(Struct, rename={"from_": "from"}):
     """
 
     REFUSED: ClassVar[RefusedKeys] = _REFUSED_KEYS
+    ALIASES: ClassVar[Aliases] = {"channelType": Alias("channel")}
 
     to: Annotated[
         str,

@@ -18,6 +18,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import placeholders, revisions, store, translations, variant_content
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals
+from appliance.core.aliases import Alias, Aliases
 from appliance.core.errors import (
     SEND_TIMES,
     Faults,
@@ -109,6 +110,8 @@ class TestRequest(Struct):
         **use_instead("`contact_id`, which takes one contact", "contact", "contact_ids", "contacts"),
         **unsupported("a test is sent at once", "send_at", "scheduled_at", *SEND_TIMES),
     }
+
+    ALIASES: ClassVar[Aliases] = {"email": Alias("emails", is_list=True), "phone": Alias("phones", is_list=True)}
 
     # An empty address is an error, because it does not mean that the default recipients are wanted.
     email: Annotated[EmailText, Meta(min_length=1), Meta(description="one email address")] | None | UnsetType = UNSET

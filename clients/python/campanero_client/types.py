@@ -1000,6 +1000,27 @@ class CampaignCreate(TypedDict):
     no repetition.
     """
 
+    contact_list_id: NotRequired[int | None]
+    """Alias of `trigger_attributes.contact_list_id`; beside it, both must be the same."""
+
+    segment_id: NotRequired[int | None]
+    """Alias of `trigger_attributes.segment_id`; beside it, both must be the same."""
+
+    contact_list_ids: NotRequired[list[int]]
+    """Alias of `trigger_attributes.data.contact_list_ids`; beside it, both must be the same."""
+
+    exclude_contact_list_ids: NotRequired[list[int]]
+    """Alias of `trigger_attributes.data.exclude_contact_list_ids`; beside it, both must be the same."""
+
+    exclude_segment_ids: NotRequired[list[int]]
+    """Alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same."""
+
+    audience_type: NotRequired[str]
+    """Alias of `trigger_attributes.data.audience_type`; beside it, both must be the same."""
+
+    channelType: NotRequired[Literal["email", "sms"]]
+    """Alias of `channel`; beside it, both must be the same."""
+
 
 class CampaignPatch(TypedDict):
     """A change of a campaign."""
@@ -5460,6 +5481,9 @@ class MessageWrite(_MessageWriteKeywords):
     transactional: NotRequired[bool]
     """Default: true; false makes it a marketing message, with consent check, footer, list headers and tracking."""
 
+    channelType: NotRequired[Literal["email", "sms"]]
+    """Alias of `channel`; beside it, both must be the same."""
+
 
 class MissingValue(TypedDict):
     """A merge tag without a default, and the recipients who have no value for it."""
@@ -6743,6 +6767,24 @@ class SendRequest(TypedDict):
     takes precedence.
     """
 
+    contact_list_id: NotRequired[int | None]
+    """Alias of `trigger_attributes.contact_list_id`; beside it, both must be the same."""
+
+    segment_id: NotRequired[int | None]
+    """Alias of `trigger_attributes.segment_id`; beside it, both must be the same."""
+
+    contact_list_ids: NotRequired[list[int]]
+    """Alias of `trigger_attributes.data.contact_list_ids`; beside it, both must be the same."""
+
+    exclude_contact_list_ids: NotRequired[list[int]]
+    """Alias of `trigger_attributes.data.exclude_contact_list_ids`; beside it, both must be the same."""
+
+    exclude_segment_ids: NotRequired[list[int]]
+    """Alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same."""
+
+    audience_type: NotRequired[str]
+    """Alias of `trigger_attributes.data.audience_type`; beside it, both must be the same."""
+
 
 class SendTimes(TypedDict):
     """When a campaign with a local time leaves in which time zone: fixed when it is sent, before that a forecast."""
@@ -7895,6 +7937,9 @@ class TemplateCreate(TypedDict):
     updated_at: NotRequired[str]
     """`updated_at` as last read; if the object was changed since, the response is 409."""
 
+    channelType: NotRequired[Literal["email", "sms"]]
+    """Alias of `channel`; beside it, both must be the same."""
+
 
 class TemplateSpec(TypedDict):
     """The section types of designs, the tags and filters of merge tags, and predefined emails."""
@@ -7983,14 +8028,14 @@ class TemplateWrite(TypedDict):
 class TestRequest(TypedDict):
     """The recipients of a test, and the values to show in it."""
 
-    email: NotRequired[str | None]
-    """One email address."""
+    email: NotRequired[str | list[str] | None]
+    """One email address; a list is an alias of `emails`."""
 
     emails: NotRequired[list[str] | None]
     """Up to five email addresses."""
 
-    phone: NotRequired[str | None]
-    """One phone number."""
+    phone: NotRequired[str | list[str] | None]
+    """One phone number; a list is an alias of `phones`."""
 
     phones: NotRequired[list[str] | None]
     """Up to five phone numbers."""

@@ -714,6 +714,20 @@ export interface CampaignCreate {
    * repetition
    */
   repeat?: RepeatWrite | null;
+  /** alias of `trigger_attributes.contact_list_id`; beside it, both must be the same */
+  contact_list_id?: number | null;
+  /** alias of `trigger_attributes.segment_id`; beside it, both must be the same */
+  segment_id?: number | null;
+  /** alias of `trigger_attributes.data.contact_list_ids`; beside it, both must be the same */
+  contact_list_ids?: number[];
+  /** alias of `trigger_attributes.data.exclude_contact_list_ids`; beside it, both must be the same */
+  exclude_contact_list_ids?: number[];
+  /** alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same */
+  exclude_segment_ids?: number[];
+  /** alias of `trigger_attributes.data.audience_type`; beside it, both must be the same */
+  audience_type?: string;
+  /** alias of `channel`; beside it, both must be the same */
+  channelType?: "email" | "sms";
 }
 
 /** A change of a campaign. */
@@ -3899,6 +3913,8 @@ export interface MessageWrite {
   idempotency_key?: string | null;
   /** default: true; false makes it a marketing message, with consent check, footer, list headers and tracking */
   transactional?: boolean;
+  /** alias of `channel`; beside it, both must be the same */
+  channelType?: "email" | "sms";
 }
 
 /** A merge tag without a default, and the recipients who have no value for it. */
@@ -4841,6 +4857,18 @@ export interface SendRequest {
    * takes precedence
    */
   hold_seconds?: number;
+  /** alias of `trigger_attributes.contact_list_id`; beside it, both must be the same */
+  contact_list_id?: number | null;
+  /** alias of `trigger_attributes.segment_id`; beside it, both must be the same */
+  segment_id?: number | null;
+  /** alias of `trigger_attributes.data.contact_list_ids`; beside it, both must be the same */
+  contact_list_ids?: number[];
+  /** alias of `trigger_attributes.data.exclude_contact_list_ids`; beside it, both must be the same */
+  exclude_contact_list_ids?: number[];
+  /** alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same */
+  exclude_segment_ids?: number[];
+  /** alias of `trigger_attributes.data.audience_type`; beside it, both must be the same */
+  audience_type?: string;
 }
 
 /** When a campaign with a local time leaves in which time zone: fixed when it is sent, before that a forecast. */
@@ -5655,6 +5683,8 @@ export interface TemplateCreate {
   channel?: "email" | "sms";
   /** `updated_at` as last read; if the object was changed since, the response is 409 */
   updated_at?: string;
+  /** alias of `channel`; beside it, both must be the same */
+  channelType?: "email" | "sms";
 }
 
 /** The section types of designs, the tags and filters of merge tags, and predefined emails. */
@@ -5719,12 +5749,12 @@ export interface TemplateWrite {
 
 /** The recipients of a test, and the values to show in it. */
 export interface TestRequest {
-  /** one email address */
-  email?: string | null;
+  /** one email address; a list is an alias of `emails` */
+  email?: string | string[] | null;
   /** up to five email addresses */
   emails?: string[] | null;
-  /** one phone number */
-  phone?: string | null;
+  /** one phone number; a list is an alias of `phones` */
+  phone?: string | string[] | null;
   /** up to five phone numbers */
   phones?: string[] | null;
   /** id of the contact whose values are shown, and who is the recipient if no address is given */
