@@ -34,7 +34,7 @@ GROUPS = (
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
             "flow-steps", "replay", "timing", "recurring", "experiments", "utm", "reports", "deliverability", "sms",
-            "team", "data-protection",
+            "team", "assistants", "data-protection",
         ),
     ),
     Group(
@@ -93,6 +93,7 @@ HELP = (
     ("/inbox", "first-campaign", "practise-in-test-mode"),
     ("/lists", "importing-contacts", "use-lists-for-what-contacts-signed-up-for"),
     ("/outbox", "reports", "find-messages-that-were-not-delivered"),
+    ("/proposals", "assistants", "decide-about-a-proposal"),
     ("/segments", "segments", ""),
     ("/settings/audit", "team", "see-who-changed-what"),
     ("/settings/consent", "data-protection", "decide-what-is-tracked"),

@@ -108,6 +108,7 @@ _ROW_COUNTS: dict[str, Callable[[int], str]] = {
     "entry": lambda many: ngettext("%(num)s entry", "%(num)s entries", many),
     "event": lambda many: ngettext("%(num)s event", "%(num)s events", many),
     "form": lambda many: ngettext("%(num)s form", "%(num)s forms", many),
+    "proposal": lambda many: ngettext("%(num)s proposal", "%(num)s proposals", many),
     "image": lambda many: ngettext("%(num)s image", "%(num)s images", many),
     "import": lambda many: ngettext("%(num)s import", "%(num)s imports", many),
     "message": lambda many: ngettext("%(num)s message", "%(num)s messages", many),

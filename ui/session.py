@@ -11,6 +11,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import access, login, sessions, users
 from appliance.accounts.audit import Actor
+from appliance.agents import proposals
 from appliance.audience.consent import Evidence
 from appliance.core import clock, i18n
 from appliance.core.errors import Unavailable
@@ -28,7 +29,8 @@ THEMES = ("system", "light", "dark")
 class Visit:
     """A request of a signed-in user: session, user, account, actor and time zone.
 
-    `queue_summary` is the sending summary that the sidebar shows.
+    `queue_summary` is the sending summary that the sidebar shows, and `open_proposals` the number of open proposals of
+    agents, None for an account without agents.
     """
 
     def __init__(self, request: Request, session: Any) -> None:
@@ -45,6 +47,7 @@ class Visit:
         )  # fmt: skip
         self.zone = clock.find_time_zone(self.account.time_zone) or ZoneInfo("UTC")
         self.queue_summary = delivery_status.SendingSummary("idle")
+        self.open_proposals: int | None = None
 
     def evidence(self) -> Evidence:
         """Return the consent evidence for changes that the user makes with this request."""
@@ -82,7 +85,7 @@ async def load_visit(request: Request) -> Visit | None:
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
-    session, queue = await fetch(_load_session, token, request.headers.get("hx-request") != "true")
+    session, queue, proposal_count = await fetch(_load_session, token, request.headers.get("hx-request") != "true")
     if session is None:
         return None
     if sessions.needs_touch(session):
@@ -91,6 +94,7 @@ async def load_visit(request: Request) -> Visit | None:
             await commit(sessions.touch, session.id)
     visit = Visit(request, session)
     visit.queue_summary = queue or visit.queue_summary
+    visit.open_proposals = proposal_count
     # Texts are also made before the page is rendered, by the handler and its reading functions.
     formats.current_zone.set(visit.zone)
     if chosen := (visit.user.preferences or {}).get(users.LANGUAGE_PREFERENCE):
@@ -103,10 +107,16 @@ def browser_language(request: Request) -> str:
     return i18n.negotiate_language(request.headers.get("accept-language"))
 
 
-def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.SendingSummary | None]:
-    """Return the session of a cookie's token, or None; with `whole` also the sending summary for the sidebar."""
+def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.SendingSummary | None, int | None]:
+    """Return the session of a cookie's token, or None; with `whole` also what the sidebar shows.
+
+    This is the sending summary, and the number of open proposals of agents (`proposals.count_for_navigation`).
+    """
     session = sessions.find_by_cookie(token)
-    return session, delivery_status.get_summary(session.user.account_id) if whole and session is not None else None
+    if not whole or session is None:
+        return session, None, None
+    account_id = session.user.account_id
+    return session, delivery_status.get_summary(account_id), proposals.count_for_navigation(account_id)
 
 
 def has_access(request: Request) -> bool:

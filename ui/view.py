@@ -55,6 +55,7 @@ class NavigationItem(NamedTuple):
     icon: str
     group: str
     is_current: bool
+    open_count: int = 0  # shown beside the label
 
 
 # Label, URL, icon and group of each link; the group "people" is shown under Contacts.
@@ -97,12 +98,24 @@ SETTINGS_TABS = tuple(tab for _, tabs in SETTINGS_GROUPS for tab in tabs)
 TAB_BAR = ("/", "/campaigns", "/contacts", "/inbox")
 
 
-def list_navigation(path: str) -> list[NavigationItem]:
-    """Return the links of the navigation, with the link that leads to this path marked as current."""
-    return [
+# Only accounts with agents have this link; it goes before that of the activity.
+_PROPOSALS = (gettext_noop("Proposals"), "/proposals", "wand-sparkles", "main")
+
+
+def list_navigation(path: str, open_proposals: int | None = None) -> list[NavigationItem]:
+    """Return the links of the navigation, with the link that leads to this path marked as current.
+
+    `open_proposals` is the number of open proposals of agents; None for no link to them.
+    """
+    items = [
         NavigationItem(gettext(label), href, icon, group, _is_current(path, href))
         for label, href, icon, group in _NAVIGATION
     ]
+    if open_proposals is not None:
+        label, href, icon, group = _PROPOSALS
+        place = next(index for index, item in enumerate(items) if item.href == "/activity")
+        items.insert(place, NavigationItem(gettext(label), href, icon, group, _is_current(path, href), open_proposals))
+    return items
 
 
 def _list_settings(path: str) -> list[tuple[str, list[tuple[str, str, bool, bool]]]]:
@@ -302,7 +315,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "notice": None,
         # A form posts into the dialog only if it is in the dialog: on a page of its own it would be shown twice.
         "is_dialog": is_partial(request) and target_id(request) == "dialog",
-        "nav": list_navigation(request.path),
+        "nav": list_navigation(request.path, visit.open_proposals if visit else None),
         **context,
         "visit": visit,
         "path": request.path,

@@ -30,9 +30,20 @@ SCOPES = frozenset(
     + ["messages:read", "messages:send"]
 )  # fmt: skip
 
+# The scopes that only keys of agents have: segments of the audience, which `contacts:write` includes for others, and
+# proposals, which only agents make.
+AGENT_WRITE_SCOPES = frozenset(("segments:write", "proposals:write"))
+# All scopes that the key of an agent may have (docs/decisions.md#25). They read, draft and propose. An endpoint is open
+# to agents only if it says so (`agent_scope` of its route).
+AGENT_SCOPES = (
+    frozenset(name for name in SCOPES if name.endswith(":read"))
+    | {"campaigns:write", "flows:write", "templates:write"}
+    | AGENT_WRITE_SCOPES
+)
+
 # The largest limit of SMTP recipients within an hour.
 MAX_HOURLY_LIMIT = 1_000_000_000
-_SCOPE = f" *({'|'.join(['full', 'read', 'send', *sorted(SCOPES)])}) *"
+_SCOPE = f" *({'|'.join(['full', 'read', 'send', 'draft', *sorted(SCOPES | AGENT_WRITE_SCOPES)])}) *"
 _SCOPE_PATTERN = f"^{_SCOPE}(,{_SCOPE})*$"
 # By key id: the time of the last use, and the time of use that was last written to the database. A key's time is
 # written at most once a minute, so a killed process loses at most the last minute.
@@ -45,16 +56,26 @@ class KeyWrite(Struct):
     """The fields of a new API key."""
 
     name: Annotated[Name, Meta(description="name of the key, such as the program that uses it")]
-    scope: Annotated[
-        str,
-        Meta(max_length=1000, extra={"line": True, "filled": True}, extra_json_schema={"pattern": _SCOPE_PATTERN}),
-        Meta(
-            description="`full`, `read`, `send`, or a comma-separated list of scopes, such as "
-            "`contacts:write,events:write`"
-        ),
-    ] = "full"
+    scope: (
+        Annotated[
+            str,
+            Meta(max_length=1000, extra={"line": True, "filled": True}, extra_json_schema={"pattern": _SCOPE_PATTERN}),
+            Meta(
+                description="`full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as "
+                "`contacts:write,events:write`; default: `full`, for an agent `draft`"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     test: Annotated[
         bool, Meta(description="true for a test key: everything that it sends is captured and counted nowhere")
+    ] = False
+    agent: Annotated[
+        bool,
+        Meta(
+            description="true for the key of an AI agent, which reads, drafts and proposes; its scopes are those of "
+            "`draft` or some of them"
+        ),
     ] = False
     smtp_hourly_limit: (
         Annotated[
@@ -78,6 +99,7 @@ class Credential(NamedTuple):
     role: str | None = None
     session_id: int | None = None  # of a session with a JSON Web Token
     key_creator_id: int | None = None  # the user who created the API key
+    is_agent: bool = False  # whether it is the key of an agent
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the credential has a scope; a write scope includes the read scope of the same area."""
@@ -98,7 +120,9 @@ def expand_scopes(scope: str) -> frozenset[str]:
             scopes |= {name for name in SCOPES if name.endswith(":read")}
         elif word == "send":
             scopes |= {"messages:read", "messages:send", "events:read", "events:write"}
-        elif word in SCOPES:
+        elif word == "draft":
+            scopes |= AGENT_SCOPES
+        elif word in SCOPES or word in AGENT_WRITE_SCOPES:
             scopes.add(word)
         else:
             unknown.append(word)
@@ -125,10 +149,12 @@ def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> No
     """
     faults, message = Faults(), ""
     try:
-        expand_scopes(request.scope)
+        _check_scopes(expand_scopes(get_scope(request)), request.agent)
     except Invalid as refused:
         faults.merge(refused.fields)
         message = refused.message
+    if request.agent and request.test:
+        faults.add("test", gettext("must be false for an agent"))
     if Account.get_or_none(Account.id == account_id) is None:
         faults.add("account", gettext("must exist"))
     if isinstance(request.name, str) and not request.name.strip():
@@ -137,12 +163,36 @@ def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> No
         raise Invalid(faults.fields, message=message if len(faults.fields) == 1 else "")
 
 
-def issue_key(account_id: int, name: str, scope: str = "full", test: bool = False, by: Actor = Actor()) -> str:
+def get_scope(request: KeyWrite) -> str:
+    """Return the scope text of a new key: that of the request, by default `full`, and for an agent `draft`."""
+    return request.scope if isinstance(request.scope, str) else "draft" if request.agent else "full"
+
+
+def _check_scopes(scopes: frozenset[str], is_agent: bool) -> None:
+    """Raise Invalid if an agent would get a scope beyond `AGENT_SCOPES`, or another key one that only agents have.
+
+    It is the only place that decides what the key of an agent may have.
+    """
+    forbidden = scopes - AGENT_SCOPES if is_agent else scopes - SCOPES
+    if forbidden:
+        names = ", ".join(sorted(forbidden))
+        message = (
+            gettext("An agent cannot have these scopes: %(names)s.", names=names)
+            if is_agent
+            else gettext("Only an agent can have these scopes: %(names)s.", names=names)
+        )
+        raise Invalid({"scope": [gettext("is not included in the list")]}, message=message)
+
+
+def issue_key(
+    account_id: int, name: str, scope: str = "full", test: bool = False, by: Actor = Actor(), agent: bool = False
+) -> str:
     """Create an API key and return it; only its hash is stored, so it cannot be shown again.
 
-    Messages of a key with `test` go to the built-in inbox. Raises the errors of `create_key`.
+    Messages of a key with `test` go to the built-in inbox; `agent` is for the key of an agent. Raises the errors of
+    `create_key`.
     """
-    return create_key(account_id, KeyWrite(name, scope, test), by)[1]
+    return create_key(account_id, KeyWrite(name, scope, test, agent), by)[1]
 
 
 def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, str]:
@@ -155,10 +205,12 @@ def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, s
     key = (TEST_PREFIX if request.test else LIVE_PREFIX) + crypto.random_base62(36)
     row = ApiKey.create(
         account=account_id, name=request.name.strip(), key_hash=crypto.hash_secret(key), hint=key[-4:],
-        scope=request.scope, test=request.test, created_by=by.user_id, created_at=clock.now_ms(),
+        scope=get_scope(request), test=request.test, agent=request.agent, created_by=by.user_id,
+        created_at=clock.now_ms(),
         smtp_hourly_limit=request.smtp_hourly_limit if isinstance(request.smtp_hourly_limit, int) else None,
     )  # fmt: skip
-    data = {"name": row.name, "scope": row.scope, **({"for_tests": True} if row.test else {})}
+    kinds = {"for_tests": row.test, "agent": row.agent}
+    data = {"name": row.name, "scope": row.scope, **{kind: True for kind, is_set in kinds.items() if is_set}}
     audit.record(by, account_id, "key_create", f"key:{row.id}", data)
     return row, key
 
@@ -190,13 +242,17 @@ def find_credential(key: str) -> Credential | None:
     if not key.startswith((LIVE_PREFIX, TEST_PREFIX)):
         return None
     row = fetch_one(
-        "SELECT id, account_id, scope, test, created_by_id FROM api_key WHERE key_hash = ? AND revoked_at IS NULL",
+        "SELECT id, account_id, scope, test, created_by_id, agent FROM api_key "
+        "WHERE key_hash = ? AND revoked_at IS NULL",
         (crypto.hash_secret(key),),
     )
     if row is None:
         return None
     _last_uses[row[0]] = clock.now_ms()
-    return Credential(row[1], expand_scopes(row[2]), bool(row[3]), f"key:{row[0]}", key_creator_id=row[4])
+    scopes, is_agent = expand_scopes(row[2]), bool(row[5])
+    # The scopes of an agent were checked when its key was made. A row that was changed elsewhere gives it no others.
+    granted = scopes & (AGENT_SCOPES if is_agent else SCOPES)
+    return Credential(row[1], granted, bool(row[3]), f"key:{row[0]}", key_creator_id=row[4], is_agent=is_agent)
 
 
 def last_used_at(key: ApiKey) -> int | None:
@@ -244,7 +300,7 @@ def find_submission_key(name: str, key: str) -> SubmissionKey | None:
     The case of the name does not matter.
     """
     credential = find_credential(key)
-    if credential is None or not credential.has_scope("messages:send"):
+    if credential is None or credential.is_agent or not credential.has_scope("messages:send"):
         return None
     key_id = int(credential.actor.removeprefix("key:"))
     key_name, own_limit = rows("SELECT name, smtp_hourly_limit FROM api_key WHERE id = ?", (key_id,))[0]
@@ -255,7 +311,7 @@ def find_submission_key(name: str, key: str) -> SubmissionKey | None:
 
 def can_key_send(key: ApiKey) -> bool:
     """Return whether an API key may send messages."""
-    return "messages:send" in expand_scopes(key.scope)
+    return not key.agent and "messages:send" in expand_scopes(key.scope)
 
 
 def get_hourly_limit(own_limit: int | None) -> int:

@@ -32,6 +32,7 @@ class Actor(NamedTuple):
     can_send: bool = False  # whether the actor may send campaigns and flows
     key_creator_id: int | None = None  # the user who created the API key
     can_read_contacts: bool = False  # whether the actor may read contacts
+    is_agent: bool = False  # whether the actor is an agent, which changes only drafts (docs/decisions.md#25)
 
     @property
     def can_change_live(self) -> bool:
@@ -108,6 +109,14 @@ def run_and_record(
     details = {"name": row.name} if noun in _NAMED and row.name else {}
     record(by, account_id, action, f"{noun}:{row.id}", {**details, **(data or {})})
     return row  # type: ignore[no-any-return]  # T is the row that the function returned
+
+
+def run_and_record_agent(by: Actor, action: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Call `function` with `arguments` and return its row; for an agent, record `action` as `run_and_record` does.
+
+    It is for acts that are not in the audit log if others make them: drafts.
+    """
+    return run_and_record(by, action, function, *arguments) if by.is_agent else function(*arguments)
 
 
 def update_and_record(

@@ -225,7 +225,7 @@ class Account(Struct):
     brand: Annotated[Brand, Meta(description="brand of the account")]
 
 
-@ROUTES.add("GET", "/account", scope="account:read", response_type=Account)
+@ROUTES.add("GET", "/account", scope="account:read", agent_scope="account:read", response_type=Account)
 async def get_account(request: ApiRequest) -> ApiResponse:
     """Get the account with its settings, capabilities and blockers."""
     return ApiResponse(await fetch(lambda: _serialize_account(accounts.get(request.account_id))))
@@ -324,7 +324,7 @@ def serialize_brand(row: BrandRow) -> Brand:
     )  # fmt: skip
 
 
-@ROUTES.add("GET", "/brand", scope="account:read", response_type=Brand)
+@ROUTES.add("GET", "/brand", scope="account:read", agent_scope="account:read", response_type=Brand)
 async def get_brand(request: ApiRequest) -> ApiResponse:
     """Get the brand."""
     return ApiResponse(serialize_brand(await fetch(brand.get, request.account_id)))

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from sanic import HTTPResponse, Request
 
 from appliance.accounts import access, login, sessions
+from appliance.accounts import agents as account_agents
 from appliance.accounts.access import Credential
 from appliance.api import http, schemas
 from appliance.api.endpoints import ApiRequest, Route
@@ -58,16 +59,18 @@ _SIGN_IN_ONLY = {
 }
 
 
-async def authenticate(request: Request) -> Credential:
+async def authenticate(request: Request, agents: bool = False) -> Credential:
     """Return the credential of a request's API key or JWT, and record the use of a session.
+
+    Without `agents`, the key of an agent gets 403, so that an endpoint is closed to agents unless it admits them.
 
     Raises 403 for the public key of a form. Any other missing or invalid credential raises the same 401 error, which
     does not say what is wrong.
     """
-    return await authenticate_token(read_bearer_token(request))
+    return await authenticate_token(read_bearer_token(request), agents)
 
 
-async def authenticate_token(token: str) -> Credential:
+async def authenticate_token(token: str, agents: bool = False) -> Credential:
     """Return the credential of an API key or JWT, and record the use of a session; raises as `authenticate`."""
     credential, is_stale = None, False
     if token and len(token) <= _MAX_TOKEN_CHARACTERS:
@@ -76,6 +79,11 @@ async def authenticate_token(token: str) -> Credential:
         if token.startswith(access.PUBLIC_PREFIX):
             raise ApiError(403, "forbidden", "A public key gives access to its form only.")
         raise ApiError(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
+    if credential.is_agent:
+        if not agents:
+            raise closed_to_agents_error()
+        if fetch_inline(account_agents.is_stopped, credential.account_id):
+            raise ApiError(403, "forbidden", "All agents of this account are stopped.", reason="agents_stopped")
     if is_stale and credential.session_id is not None:
         # While the database cannot be written, the time of last use is not updated, but the request is still served.
         with suppress(Unavailable):
@@ -93,7 +101,7 @@ def read_bearer_token(request: Request) -> str:
 def has_access(request: Request, route: Route) -> bool:
     """Return whether the credential of an authenticated request is still valid and has the scope of its route."""
     credential, _ = _find_credential(read_bearer_token(request))
-    return credential is not None and credential.has_scope(route.scope)
+    return credential is not None and not credential.is_agent and credential.has_scope(route.scope)
 
 
 def _find_credential(token: str) -> tuple[Credential | None, bool]:
@@ -111,8 +119,14 @@ def _find_credential(token: str) -> tuple[Credential | None, bool]:
 def require_route_access(credential: Credential, route: Route) -> None:
     """Raise a 403 error unless the credential has the scope of the route.
 
-    A user whose role may not send also gets 403 if the route has `changes_sending`.
+    A user whose role may not send also gets 403 if the route has `changes_sending`. An agent gets 403 unless the route
+    is open to agents, and needs its `agent_scope`.
     """
+    if credential.is_agent:
+        if route.agent_scope is None:
+            raise closed_to_agents_error()
+        require_scope(credential, route.agent_scope)
+        return
     if not credential.has_scope(route.scope):
         if route.scope in _SIGN_IN_ONLY:
             role, message = _SIGN_IN_ONLY[route.scope]
@@ -120,6 +134,11 @@ def require_route_access(credential: Credential, route: Route) -> None:
         raise missing_scope_error(credential, route.scope)
     if route.changes_sending and credential.role is not None and not access.role_can_send(credential.role):
         raise missing_scope_error(credential, "campaigns:send")
+
+
+def closed_to_agents_error() -> ApiError:
+    """Return the 403 error for an agent at an endpoint that is closed to agents."""
+    return ApiError(403, "forbidden", "This endpoint is closed to agents.", reason="closed_to_agents")
 
 
 def require_scope(credential: Credential, scope: str) -> None:

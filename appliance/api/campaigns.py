@@ -26,6 +26,7 @@ from appliance.campaigns import (
     send,
     states,
     store,
+    trigger,
 )
 from appliance.campaigns.audience import AudienceExplanation
 from appliance.campaigns.experiment import ChooseWinner
@@ -151,6 +152,7 @@ ROUTES = Routes()
     "GET",
     "/campaigns",
     scope="campaigns:read",
+    agent_scope="campaigns:read",
     query_type=CampaignQuery,
     response_type=schemas.Campaign,
     returns_list=True,
@@ -173,7 +175,8 @@ def _validate_campaign(
 
 
 @ROUTES.add(
-    "POST", "/campaigns", scope="campaigns:write", body_type=CampaignCreate, response_type=schemas.Campaign, status=201,
+    "POST", "/campaigns", scope="campaigns:write", agent_scope="campaigns:write",
+    body_type=CampaignCreate, response_type=schemas.Campaign, status=201,
     validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def create_campaign(request: ApiRequest) -> ApiResponse:
@@ -186,18 +189,24 @@ async def create_campaign(request: ApiRequest) -> ApiResponse:
     _require_zone_access(request)
     attributes, channel = request.body.template_attributes, request.body.channel or "email"
     content = await render(templates.prepare, request.account_id, attributes, None, channel) if attributes else None
-    args = (request.account_id, request.body, request.caller.person_id, content)
-    return ApiResponse(schemas.serialize_campaign(await commit(store.create, *args)))
+    if request.caller.is_agent:
+        trigger.refuse_confirmation(request.body.trigger_attributes)
+    args = (store.create, request.account_id, request.body, request.caller.person_id, content)
+    campaign = await commit(audit.run_and_record_agent, request.caller, "campaign_create", *args)
+    return ApiResponse(schemas.serialize_campaign(campaign))
 
 
-@ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", response_type=schemas.Campaign)
+@ROUTES.add(
+    "GET", "/campaigns/{id}", scope="campaigns:read", agent_scope="campaigns:read", response_type=schemas.Campaign
+)
 async def get_campaign(request: ApiRequest) -> ApiResponse:
     """Get a campaign."""
     return ApiResponse(schemas.serialize_campaign(await fetch(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "PATCH", "/campaigns/{id}", scope="campaigns:write", body_type=CampaignPatch, response_type=schemas.Campaign,
+    "PATCH", "/campaigns/{id}", scope="campaigns:write", agent_scope="campaigns:write",
+    body_type=CampaignPatch, response_type=schemas.Campaign,
     validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def update_campaign(request: ApiRequest) -> ApiResponse:
@@ -220,7 +229,7 @@ async def update_campaign(request: ApiRequest) -> ApiResponse:
         return await _campaign_response(
             await commit(audit.run_and_record, request.caller, "campaign_move", *args, data=data)
         )
-    campaign = await commit(*args)
+    campaign = await commit(audit.run_and_record_agent, request.caller, "campaign_update", *args)
     return await _campaign_response(campaign)
 
 
@@ -380,23 +389,36 @@ _add_review_action("reject", send.reject_campaign, "campaigns:approve", "Reject 
 
 
 @ROUTES.add(
-    "POST", "/campaigns/{id}/duplicate", scope="campaigns:write", body_type=CampaignCopy, body_required=False,
+    "POST", "/campaigns/{id}/duplicate", scope="campaigns:write", agent_scope="campaigns:write",
+    body_type=CampaignCopy, body_required=False,
     response_type=schemas.Campaign, status=201,
 )  # fmt: skip
 async def duplicate_campaign(request: ApiRequest) -> ApiResponse:
     """Create a draft with the content and audience of a campaign."""
     name = request.body.name if isinstance(request.body.name, str) else None
-    copy = await commit(store.duplicate, request.account_id, request.id, request.caller, name)
+    args = (store.duplicate, request.account_id, request.id, request.caller, name)
+    copy = await commit(audit.run_and_record_agent, request.caller, "campaign_create", *args)
     return ApiResponse(schemas.serialize_campaign(copy))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", response_type=Preflight, rate="renders")
+@ROUTES.add(
+    "GET",
+    "/campaigns/{id}/preflight",
+    scope="campaigns:read",
+    agent_scope="campaigns:read",
+    response_type=Preflight,
+    rate="renders",
+)
 async def preflight_campaign(request: ApiRequest) -> ApiResponse:
     """Check a draft for blockers and warnings before it is sent.
 
-    Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out.
+    Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. An agent gets no
+    `links`, because checking them requests the addresses in its draft.
     """
-    check = partial(preflight.run_preflight, can_read_contacts=request.credential.has_scope("contacts:read"))
+    check = partial(
+        preflight.run_preflight, can_read_contacts=request.credential.has_scope("contacts:read"),
+        can_check_links=not request.credential.is_agent,
+    )  # fmt: skip
     findings = await render_preview(check, request.account_id, request.id, request.caller)
     return ApiResponse(serialize_preflight(findings))
 
@@ -414,13 +436,17 @@ class ExplainQuery(Struct):
     contact_id: Annotated[ContactId, Meta(description="id of the contact to explain; required")]
 
 
-@ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", response_type=CampaignReport)
+@ROUTES.add(
+    "GET", "/campaigns/{id}/report", scope="campaigns:read", agent_scope="campaigns:read", response_type=CampaignReport
+)
 async def get_campaign_report(request: ApiRequest) -> ApiResponse:
     """Get the report of a campaign; each number has the path of its recipients."""
     return ApiResponse(await fetch(results.build_report, request.account_id, request.id))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/send_times", scope="campaigns:read", response_type=SendTimes)
+@ROUTES.add(
+    "GET", "/campaigns/{id}/send_times", scope="campaigns:read", agent_scope="campaigns:read", response_type=SendTimes
+)
 async def get_send_times(request: ApiRequest) -> ApiResponse:
     """Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
 
@@ -430,7 +456,13 @@ async def get_send_times(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await scan(local_preflight.get_send_times, request.account_id, request.id))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/experiment", scope="campaigns:read", response_type=ExperimentResult)
+@ROUTES.add(
+    "GET",
+    "/campaigns/{id}/experiment",
+    scope="campaigns:read",
+    agent_scope="campaigns:read",
+    response_type=ExperimentResult,
+)
 async def get_campaign_experiment(request: ApiRequest) -> ApiResponse:
     """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none."""
     return ApiResponse(await scan(experiment_results.get_result, request.account_id, request.id))
@@ -450,7 +482,8 @@ async def choose_campaign_winner(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query_type=RecipientQuery,
+    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", agent_scope="campaigns:read",
+    query_type=RecipientQuery,
     response_type=message_schemas.Message, returns_list=True,
 )  # fmt: skip
 async def list_campaign_recipients(request: ApiRequest) -> ApiResponse:
@@ -460,7 +493,12 @@ async def list_campaign_recipients(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=AudienceExplanation
+    "GET",
+    "/campaigns/{id}/explain",
+    scope="campaigns:read",
+    agent_scope="campaigns:read",
+    query_type=ExplainQuery,
+    response_type=AudienceExplanation,
 )
 async def explain_campaign_recipient(request: ApiRequest) -> ApiResponse:
     """Explain why a contact receives a campaign, received it or did not.
@@ -489,7 +527,8 @@ class Occurrence(Struct):
 
 
 @ROUTES.add(
-    "GET", "/campaigns/{id}/occurrences", scope="campaigns:read", query_type=PageQuery, response_type=Occurrence,
+    "GET", "/campaigns/{id}/occurrences", scope="campaigns:read", agent_scope="campaigns:read",
+    query_type=PageQuery, response_type=Occurrence,
     returns_list=True,
 )  # fmt: skip
 async def list_campaign_occurrences(request: ApiRequest) -> ApiResponse:

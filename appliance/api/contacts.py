@@ -276,7 +276,13 @@ def build_evidence(request: ApiRequest) -> Evidence:
 
 
 @ROUTES.add(
-    "GET", "/contacts", scope="contacts:read", query_type=ContactQuery, response_type=schemas.Contact, returns_list=True
+    "GET",
+    "/contacts",
+    scope="contacts:read",
+    agent_scope="contacts:read",
+    query_type=ContactQuery,
+    response_type=schemas.Contact,
+    returns_list=True,
 )
 async def list_contacts(request: ApiRequest) -> ApiResponse:
     """List contacts, newest first."""
@@ -288,6 +294,7 @@ async def list_contacts(request: ApiRequest) -> ApiResponse:
     "GET",
     "/contacts/search",
     scope="contacts:read",
+    agent_scope="contacts:read",
     query_type=SearchQuery,
     response_type=schemas.Contact,
     returns_list=True,
@@ -312,7 +319,7 @@ async def create_contact(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", response_type=schemas.Contact)
+@ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", agent_scope="contacts:read", response_type=schemas.Contact)
 async def get_contact(request: ApiRequest) -> ApiResponse:
     """Get a contact."""
     # This is the most frequent read, and it reads a few rows by key. Passing it to the reader pool and back took half
@@ -348,7 +355,8 @@ async def delete_contact(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/timeline", scope="contacts:read", query_type=PageQuery, response_type=TimelineEntry,
+    "GET", "/contacts/{id}/timeline", scope="contacts:read", agent_scope="contacts:read",
+    query_type=PageQuery, response_type=TimelineEntry,
     returns_list=True,
 )  # fmt: skip
 async def list_contact_timeline(request: ApiRequest) -> ApiResponse:
@@ -358,7 +366,8 @@ async def list_contact_timeline(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/consents", scope="contacts:read", query_type=PageQuery, response_type=ConsentRow,
+    "GET", "/contacts/{id}/consents", scope="contacts:read", agent_scope="contacts:read",
+    query_type=PageQuery, response_type=ConsentRow,
     returns_list=True,
 )  # fmt: skip
 async def list_contact_consents(request: ApiRequest) -> ApiResponse:
@@ -400,6 +409,7 @@ async def merge_contacts(request: ApiRequest) -> ApiResponse:
     "GET",
     "/suppressions",
     scope="contacts:read",
+    agent_scope="contacts:read",
     query_type=SuppressionQuery,
     response_type=Suppression,
     returns_list=True,
@@ -446,7 +456,13 @@ def _serialize_list(row: ContactList) -> schemas.ContactList:
 
 
 @ROUTES.add(
-    "GET", "/lists", scope="contacts:read", query_type=ListQuery, response_type=schemas.ContactList, returns_list=True
+    "GET",
+    "/lists",
+    scope="contacts:read",
+    agent_scope="contacts:read",
+    query_type=ListQuery,
+    response_type=schemas.ContactList,
+    returns_list=True,
 )
 async def list_lists(request: ApiRequest) -> ApiResponse:
     """List contact lists, newest first."""
@@ -468,7 +484,7 @@ async def create_list(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(_serialize_list, await commit(lists.create, request.account_id, request.body)))
 
 
-@ROUTES.add("GET", "/lists/{id}", scope="contacts:read", response_type=schemas.ContactList)
+@ROUTES.add("GET", "/lists/{id}", scope="contacts:read", agent_scope="contacts:read", response_type=schemas.ContactList)
 async def get_list(request: ApiRequest) -> ApiResponse:
     """Get a list."""
     return ApiResponse(await fetch(lambda: _serialize_list(lists.get(request.account_id, request.id))))

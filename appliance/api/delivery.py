@@ -177,7 +177,7 @@ class DeliveryStatus(Struct):
     sms: Annotated[SmsStatus, Meta(description="delivery status of SMS")]
 
 
-@ROUTES.add("GET", "/delivery/status", scope="account:read", response_type=DeliveryStatus)
+@ROUTES.add("GET", "/delivery/status", scope="account:read", agent_scope="account:read", response_type=DeliveryStatus)
 async def get_delivery_status(request: ApiRequest) -> ApiResponse:
     """Get the delivery status: obstacles, queue, rates and connections."""
     return ApiResponse(_serialize_status(await fetch(delivery_status.get_status, request.account_id)))
@@ -487,7 +487,13 @@ def _serialize_domain(row: models.SendingDomain) -> SendingDomain:
 
 
 @ROUTES.add(
-    "GET", "/domains", scope="domains:read", query_type=DomainQuery, response_type=SendingDomain, returns_list=True
+    "GET",
+    "/domains",
+    scope="domains:read",
+    agent_scope="domains:read",
+    query_type=DomainQuery,
+    response_type=SendingDomain,
+    returns_list=True,
 )
 async def list_domains(request: ApiRequest) -> ApiResponse:
     """List sending domains, newest first."""
@@ -510,7 +516,7 @@ async def create_domain(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(_serialize_domain, domain))
 
 
-@ROUTES.add("GET", "/domains/{id}", scope="domains:read", response_type=SendingDomain)
+@ROUTES.add("GET", "/domains/{id}", scope="domains:read", agent_scope="domains:read", response_type=SendingDomain)
 async def get_domain(request: ApiRequest) -> ApiResponse:
     """Get a sending domain."""
     return ApiResponse(await fetch(lambda: _serialize_domain(store.get(request.account_id, request.id))))

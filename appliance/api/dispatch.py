@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
-from appliance.accounts import access
+from appliance.accounts import access, agents
 from appliance.accounts.access import Credential
 from appliance.api import auth, doors, endpoints, http, openapi, rate_limits
 from appliance.api.endpoints import ApiRequest, Route
@@ -19,7 +19,7 @@ from appliance.core import aliases, validation
 from appliance.core.errors import Faults, Invalid, Refused
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one
-from appliance.storage.transactions import fetch
+from appliance.storage.transactions import fetch, fetch_inline
 
 
 @cache
@@ -175,14 +175,18 @@ def _read_body(request: Request, route: Route) -> tuple[Any, validation.PartialR
 async def _admit(request: Request, route: Route) -> Credential:
     """Authenticate a request, check its rate limit and its scope, in this order, and return its credential.
 
-    The responses to an authenticated request have the scopes and the rate limit as headers, errors included. Raises
-    ApiError 401 or 403, or RateLimitExceeded (docs/decisions.md#3).
+    The responses to an authenticated request have the scopes and the rate limit as headers, errors included. An act of
+    an agent counts in its limit. Raises ApiError 401 or 403, or RateLimitExceeded (docs/decisions.md#3).
     """
-    authenticate = auth.authenticate_scraper if route.path == METRICS_PATH else auth.authenticate
-    credential = await authenticate(request)
+    if route.path == METRICS_PATH:
+        credential = await auth.authenticate_scraper(request)
+    else:
+        credential = await auth.authenticate(request, agents=True)
     request.ctx.scopes = access.describe_scopes(credential.scopes)
     rate_limits.take(request, credential, route.rate)
     auth.require_route_access(credential, route)
+    if credential.is_agent and route.is_agent_act:
+        fetch_inline(agents.take_act, credential.account_id, credential.actor)
     return credential
 
 

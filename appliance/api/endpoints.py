@@ -57,6 +57,7 @@ class ApiRequest(NamedTuple):
             sends,
             credential.key_creator_id,
             credential.has_scope("contacts:read"),
+            credential.is_agent,
         )
 
 
@@ -117,6 +118,13 @@ class Route(NamedTuple):
     changes_sending: bool = False
     has_conflicts: bool = False  # True if the state of the object may forbid the request for now (409)
     large_body: LargeBody | None = None  # set if the body may be larger than `limits.body_bytes`
+    # The scope that the key of an agent needs. Without one, the endpoint is closed to agents (docs/decisions.md#25).
+    agent_scope: str | None = None
+
+    @property
+    def is_agent_act(self) -> bool:
+        """Return whether a request of an agent counts as an act: it is in the audit log, and in the limit of acts."""
+        return self.agent_scope is not None and self.agent_scope.endswith(":write")
 
     @property
     def operation_id(self) -> str:
@@ -166,6 +174,7 @@ class Routes(list[Route]):
         changes_sending: bool = False,
         has_conflicts: bool = False,
         large_body: LargeBody | None = None,
+        agent_scope: str | None = None,
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
@@ -198,6 +207,7 @@ class Routes(list[Route]):
                     changes_sending,
                     has_conflicts,
                     large_body,
+                    agent_scope,
                 )
             )
             return handler

@@ -43,7 +43,13 @@ class EventBatchResult(Struct):
 
 
 @ROUTES.add(
-    "GET", "/events", scope="events:read", query_type=EventQuery, response_type=schemas.RecordedEvent, returns_list=True
+    "GET",
+    "/events",
+    scope="events:read",
+    agent_scope="events:read",
+    query_type=EventQuery,
+    response_type=schemas.RecordedEvent,
+    returns_list=True,
 )
 async def list_events(request: ApiRequest) -> ApiResponse:
     """List events, newest first."""
@@ -149,7 +155,7 @@ def _iterate_batches(all_ready: list[PreparedEvent]) -> Iterator[list[PreparedEv
         yield all_ready[start : start + _CONTACT_BATCH_SIZE]
 
 
-@ROUTES.add("GET", "/events/{id}", scope="events:read", response_type=schemas.RecordedEvent)
+@ROUTES.add("GET", "/events/{id}", scope="events:read", agent_scope="events:read", response_type=schemas.RecordedEvent)
 async def get_event(request: ApiRequest) -> ApiResponse:
     """Get an event."""
     return ApiResponse(schemas.serialize_event(await fetch(log.get, request.account_id, request.id)))

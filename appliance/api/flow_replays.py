@@ -66,7 +66,8 @@ def _require_access(request: ApiRequest) -> None:
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/replay", scope="flows:write", body_type=ReplayRequest, body_required=False,
+    "POST", "/flows/{id}/replay", scope="flows:write", agent_scope="flows:write",
+    body_type=ReplayRequest, body_required=False,
     response_type=FlowReplay, status=202, rate="renders", has_conflicts=True,
     validate=validator(replays.check_request, run=render, access=_require_access),
 )  # fmt: skip
@@ -78,10 +79,16 @@ async def start_replay(request: ApiRequest) -> ApiResponse:
     """
     _require_access(request)
     prepared = await render(replays.prepare, request.account_id, request.id, request.body)
-    return ApiResponse(_serialize(await commit(replays.start, prepared, request.caller.name)))
+
+    def write() -> models.FlowReplay:
+        if request.caller.is_agent:
+            audit.record(request.caller, request.account_id, "flow_replay", f"flow:{request.id}")
+        return replays.start(prepared, request.caller.name)
+
+    return ApiResponse(_serialize(await commit(write)))
 
 
-@ROUTES.add("GET", "/flows/{id}/replay", scope="flows:read", response_type=FlowReplay)
+@ROUTES.add("GET", "/flows/{id}/replay", scope="flows:read", agent_scope="flows:read", response_type=FlowReplay)
 async def get_replay(request: ApiRequest) -> ApiResponse:
     """Get the last replay of a flow, with the state `none` if there is none.
 
@@ -96,14 +103,20 @@ async def get_replay(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(read))
 
 
-@ROUTES.add("DELETE", "/flows/{id}/replay", scope="flows:write", response_type=FlowReplay)
+@ROUTES.add("DELETE", "/flows/{id}/replay", scope="flows:write", agent_scope="flows:write", response_type=FlowReplay)
 async def cancel_replay(request: ApiRequest) -> ApiResponse:
     """Cancel a replay that waits or runs; one that has ended is not changed.
 
     Also requires `contacts:read` and `events:read`.
     """
     _require_access(request)
-    return ApiResponse(_serialize(await commit(replays.cancel, request.account_id, request.id)))
+
+    def write() -> models.FlowReplay:
+        if request.caller.is_agent:
+            audit.record(request.caller, request.account_id, "flow_replay_cancel", f"flow:{request.id}")
+        return replays.cancel(request.account_id, request.id)
+
+    return ApiResponse(_serialize(await commit(write)))
 
 
 @ROUTES.add("GET", "/flows/{id}/replay.csv", scope="flows:read", media="text/csv")

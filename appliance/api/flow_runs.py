@@ -136,7 +136,14 @@ async def _get_run_detail(request: ApiRequest) -> FlowRunDetail:
     return run_detail if request.credential.has_scope("events:read") else structs.replace(run_detail, event_data={})
 
 
-@ROUTES.add("GET", "/flows/{id}/report", scope="flows:read", query_type=ReportQuery, response_type=FlowReport)
+@ROUTES.add(
+    "GET",
+    "/flows/{id}/report",
+    scope="flows:read",
+    agent_scope="flows:read",
+    query_type=ReportQuery,
+    response_type=FlowReport,
+)
 async def get_flow_report(request: ApiRequest) -> ApiResponse:
     """Get the report of a flow by step; each number has the path of its runs."""
 
@@ -147,7 +154,13 @@ async def get_flow_report(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/flows/{id}/runs", scope="flows:read", query_type=RunQuery, response_type=FlowRun, returns_list=True
+    "GET",
+    "/flows/{id}/runs",
+    scope="flows:read",
+    agent_scope="flows:read",
+    query_type=RunQuery,
+    response_type=FlowRun,
+    returns_list=True,
 )
 async def list_flow_runs(request: ApiRequest) -> ApiResponse:
     """List runs of a flow, newest first; the runs of a `step` are listed in the order in which they reached it."""
@@ -155,7 +168,9 @@ async def list_flow_runs(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_run(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/flows/{id}/runs/{run_id}", scope="flows:read", response_type=FlowRunDetail)
+@ROUTES.add(
+    "GET", "/flows/{id}/runs/{run_id}", scope="flows:read", agent_scope="flows:read", response_type=FlowRunDetail
+)
 async def get_flow_run(request: ApiRequest) -> ApiResponse:
     """Get a run with the steps it has reached."""
     return ApiResponse(await _get_run_detail(request))
@@ -165,6 +180,7 @@ async def get_flow_run(request: ApiRequest) -> ApiResponse:
     "GET",
     "/contacts/{id}/runs",
     scope="contacts:read",
+    agent_scope="contacts:read",
     query_type=ContactRunQuery,
     response_type=FlowRun,
     returns_list=True,

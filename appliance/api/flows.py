@@ -310,7 +310,15 @@ def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
         raise ApiError(403, "forbidden", "A test key may change only flows activated by test keys.")
 
 
-@ROUTES.add("GET", "/flows", scope="flows:read", query_type=FlowQuery, response_type=Flow, returns_list=True)
+@ROUTES.add(
+    "GET",
+    "/flows",
+    scope="flows:read",
+    agent_scope="flows:read",
+    query_type=FlowQuery,
+    response_type=Flow,
+    returns_list=True,
+)
 async def list_flows(request: ApiRequest) -> ApiResponse:
     """List flows, newest first."""
     page = await fetch(store.list_flows, request.account_id, request.query)
@@ -355,7 +363,8 @@ def _list_questions(steps: Sequence[document.Step]) -> list[dict[str, Any]]:
 
 
 @ROUTES.add(
-    "POST", "/flows", scope="flows:write", body_type=FlowCreate, response_type=Flow, status=201,
+    "POST", "/flows", scope="flows:write", agent_scope="flows:write",
+    body_type=FlowCreate, response_type=Flow, status=201,
     validate=validator(store.check_request, run=render),
 )  # fmt: skip
 async def create_flow(request: ApiRequest) -> ApiResponse:
@@ -369,30 +378,32 @@ async def create_flow(request: ApiRequest) -> ApiResponse:
         _require_send_scope(request)
     body, draft = await render(store.prepare_create, request.account_id, request.body, is_live)
     _require_conditions_access(request, draft)
-    return await _flow_response(await commit(store.create, request.account_id, body, draft, request.caller))
+    args = (store.create, request.account_id, body, draft, request.caller)
+    return await _flow_response(await commit(audit.run_and_record_agent, request.caller, "flow_create", *args))
 
 
-@ROUTES.add("GET", "/flows/spec", scope="flows:read", response_type=FlowSpec)
+@ROUTES.add("GET", "/flows/spec", scope="flows:read", agent_scope="flows:read", response_type=FlowSpec)
 async def describe_flows(request: ApiRequest) -> ApiResponse:
     """Get the step types with their properties, and the events that start flows."""
     return ApiResponse(msgspec.convert(document.build_spec(), FlowSpec))
 
 
-@ROUTES.add("GET", "/flows/starters", scope="flows:read", response_type=FlowStarters)
+@ROUTES.add("GET", "/flows/starters", scope="flows:read", agent_scope="flows:read", response_type=FlowStarters)
 async def list_flow_starters(request: ApiRequest) -> ApiResponse:
     """Get predefined flows in the colours of the account."""
     starter_flows = starters.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
     return ApiResponse(FlowStarters([FlowStarter(*starter) for starter in starter_flows]))
 
 
-@ROUTES.add("GET", "/flows/{id}", scope="flows:read", response_type=Flow)
+@ROUTES.add("GET", "/flows/{id}", scope="flows:read", agent_scope="flows:read", response_type=Flow)
 async def get_flow(request: ApiRequest) -> ApiResponse:
     """Get a flow."""
     return await _flow_response(await fetch(store.get, request.account_id, request.id))
 
 
 @ROUTES.add(
-    "PATCH", "/flows/{id}", scope="flows:write", body_type=FlowPatch, response_type=FlowChanged,
+    "PATCH", "/flows/{id}", scope="flows:write", agent_scope="flows:write",
+    body_type=FlowPatch, response_type=FlowChanged,
     validate=validator(store.check_request, run=render),
 )  # fmt: skip
 async def update_flow(request: ApiRequest) -> ApiResponse:
@@ -424,7 +435,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
             *args,
         )
     else:
-        row = await commit(*args)
+        row = await commit(audit.run_and_record_agent, request.caller, "flow_update", *args)
     serialized = (await fetch(_serialize_flows, [row]))[0]
     can_read_contacts = request.credential.has_scope("contacts:read")
     script_results = (
@@ -557,7 +568,8 @@ _validate_bulk_simulation = validator(
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/simulate", scope="flows:read", body_type=SimulateRequest, body_required=False,
+    "POST", "/flows/{id}/simulate", scope="flows:read", agent_scope="flows:read",
+    body_type=SimulateRequest, body_required=False,
     response_type=Simulation, rate="renders", validate=_validate_simulation,
 )  # fmt: skip
 async def simulate_flow(request: ApiRequest) -> ApiResponse:
@@ -573,7 +585,8 @@ async def simulate_flow(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/simulate_all", scope="flows:read", body_type=BulkSimulateRequest, body_required=False,
+    "POST", "/flows/{id}/simulate_all", scope="flows:read", agent_scope="flows:read",
+    body_type=BulkSimulateRequest, body_required=False,
     response_type=BulkSimulation, rate="renders", validate=_validate_bulk_simulation,
 )  # fmt: skip
 async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
@@ -586,7 +599,8 @@ async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/flows/{id}/scripts", scope="flows:read", query_type=PageQuery, response_type=ScriptResult,
+    "GET", "/flows/{id}/scripts", scope="flows:read", agent_scope="flows:read",
+    query_type=PageQuery, response_type=ScriptResult,
     returns_list=True, rate="renders",
 )  # fmt: skip
 async def list_flow_script_results(request: ApiRequest) -> ApiResponse:

@@ -45,7 +45,8 @@ async def serialize_readable(request: ApiRequest, messages: Sequence[Message]) -
 
 
 @ROUTES.add(
-    "GET", "/messages", scope="messages:read", query_type=MessageQuery, response_type=message_schemas.Message,
+    "GET", "/messages", scope="messages:read", agent_scope="messages:read",
+    query_type=MessageQuery, response_type=message_schemas.Message,
     returns_list=True,
 )  # fmt: skip
 async def list_messages(request: ApiRequest) -> ApiResponse:

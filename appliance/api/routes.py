@@ -20,6 +20,7 @@ from appliance.api import (
     http,
     imports_exports,
     messages,
+    proposals,
     segments,
     team,
     templates,
@@ -47,6 +48,7 @@ ROUTES: tuple[Route, ...] = (
     *account.ROUTES,
     *delivery.ROUTES,
     *team.ROUTES,
+    *proposals.ROUTES,
     *events.ROUTES,
     *webhooks.ROUTES,
 )

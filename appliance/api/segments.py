@@ -135,7 +135,13 @@ async def _segment_response(account_id: int, row: models.Segment) -> ApiResponse
 
 
 @ROUTES.add(
-    "GET", "/segments", scope="contacts:read", query_type=SegmentQuery, response_type=Segment, returns_list=True
+    "GET",
+    "/segments",
+    scope="contacts:read",
+    agent_scope="contacts:read",
+    query_type=SegmentQuery,
+    response_type=Segment,
+    returns_list=True,
 )
 async def list_segments(request: ApiRequest) -> ApiResponse:
     """List segments, newest first."""
@@ -162,8 +168,10 @@ def _validate_new_segment(account_id: int, request: SegmentCreate, _: int | None
     store.parse_create(account_id, request)
 
 
-@ROUTES.add("POST", "/segments", scope="contacts:write", body_type=SegmentCreate, response_type=Segment,
-            status=201, validate=validator(_validate_new_segment))  # fmt: skip
+@ROUTES.add(
+    "POST", "/segments", scope="contacts:write", agent_scope="segments:write", body_type=SegmentCreate,
+    response_type=Segment, status=201, validate=validator(_validate_new_segment),
+)  # fmt: skip
 async def create_segment(request: ApiRequest) -> ApiResponse:
     """Create a segment from filters or a starter; without both it contains all contacts.
 
@@ -171,10 +179,14 @@ async def create_segment(request: ApiRequest) -> ApiResponse:
     """
     _require_filters_access(request)
     body = await fetch(store.parse_create, request.account_id, request.body)
-    return await _segment_response(request.account_id, await commit(store.create, request.account_id, body))
+    args = (store.create, request.account_id, body)
+    segment = await commit(audit.run_and_record_agent, request.caller, "segment_create", *args)
+    return await _segment_response(request.account_id, segment)
 
 
-@ROUTES.add("GET", "/segments/starters", scope="contacts:read", response_type=SegmentStarters)
+@ROUTES.add(
+    "GET", "/segments/starters", scope="contacts:read", agent_scope="contacts:read", response_type=SegmentStarters
+)
 async def list_segment_starters(request: ApiRequest) -> ApiResponse:
     """Get ready-made segments, such as the contacts that engaged in the last 30 days."""
     return ApiResponse(
@@ -187,14 +199,16 @@ async def list_segment_starters(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("GET", "/segments/spec", scope="contacts:read", response_type=FilterSpec)
+@ROUTES.add("GET", "/segments/spec", scope="contacts:read", agent_scope="contacts:read", response_type=FilterSpec)
 async def describe_filters(request: ApiRequest) -> ApiResponse:
     """Get the fields and predicates that filters support."""
     return ApiResponse(msgspec.convert(suggestions.describe_builder(), FilterSpec))
 
 
-@ROUTES.add("POST", "/segments/count", scope="contacts:read", body_type=CountWrite, response_type=ContactCount,
-            rate="renders", validate=validator(_validate_filters))  # fmt: skip
+@ROUTES.add(
+    "POST", "/segments/count", scope="contacts:read", agent_scope="contacts:read", body_type=CountWrite,
+    response_type=ContactCount, rate="renders", validate=validator(_validate_filters),
+)  # fmt: skip
 async def count_contacts(request: ApiRequest) -> ApiResponse:
     """Count the contacts that match filters without saving the filters.
 
@@ -217,14 +231,15 @@ async def count_contacts(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await scan_for(request.account_id, read))
 
 
-@ROUTES.add("GET", "/segments/{id}", scope="contacts:read", response_type=Segment)
+@ROUTES.add("GET", "/segments/{id}", scope="contacts:read", agent_scope="contacts:read", response_type=Segment)
 async def get_segment(request: ApiRequest) -> ApiResponse:
     """Get a segment."""
     return await _segment_response(request.account_id, await fetch(store.get, request.account_id, request.id))
 
 
 @ROUTES.add(
-    "PATCH", "/segments/{id}", scope="contacts:write", body_type=SegmentPatch, response_type=Segment,
+    "PATCH", "/segments/{id}", scope="contacts:write", agent_scope="segments:write",
+    body_type=SegmentPatch, response_type=Segment,
     validate=validator(_validate_filters),
 )  # fmt: skip
 async def update_segment(request: ApiRequest) -> ApiResponse:
@@ -233,7 +248,8 @@ async def update_segment(request: ApiRequest) -> ApiResponse:
     New filters on the data of events require `events:read` too.
     """
     _require_filters_access(request, await fetch(store.get, request.account_id, request.id))
-    segment = await commit(store.update, request.account_id, request.id, request.body, request.caller)
+    args = (store.update, request.account_id, request.id, request.body, request.caller)
+    segment = await commit(audit.run_and_record_agent, request.caller, "segment_update", *args)
     return await _segment_response(request.account_id, segment)
 
 
@@ -246,7 +262,12 @@ async def delete_segment(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/segments/{id}/explain", scope="contacts:read", query_type=ExplainQuery, response_type=SegmentExplanation
+    "GET",
+    "/segments/{id}/explain",
+    scope="contacts:read",
+    agent_scope="contacts:read",
+    query_type=ExplainQuery,
+    response_type=SegmentExplanation,
 )
 async def explain_segment(request: ApiRequest) -> ApiResponse:
     """Explain filter by filter whether a contact is in a segment."""

@@ -62,13 +62,14 @@ class ApiKey(Struct):
     scope: Annotated[
         str,
         Meta(
-            description="`full`, `read`, `send`, or a comma-separated list of scopes, such as "
+            description="`full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as "
             "`contacts:write,events:write`"
         ),
     ]
     test: Annotated[
         bool, Meta(description="true for a test key: everything that it sends is captured and counted nowhere")
     ]
+    agent: Annotated[bool, Meta(description="true for the key of an AI agent, which reads, drafts and proposes")]
     created_by: (
         Annotated[
             int,
@@ -132,7 +133,8 @@ def serialize_user_with_password(row: models.User, password: str | None) -> User
 def _key_values(row: models.ApiKey) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "name": row.name, "hint": row.hint, "scope": row.scope,
-        "test": row.test, "created_by": row.created_by_id, "last_used_at": iso(access.last_used_at(row)),
+        "test": row.test, "agent": row.agent, "created_by": row.created_by_id,
+        "last_used_at": iso(access.last_used_at(row)),
         "smtp_count": row.smtp_count, "smtp_last_at": iso(row.smtp_last_at),
         "smtp_hourly_limit": access.get_hourly_limit(row.smtp_hourly_limit),
         "created_at": str(iso(row.created_at)),

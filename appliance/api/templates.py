@@ -1,7 +1,6 @@
 """Endpoints of templates, and of uploaded images."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
@@ -38,6 +37,7 @@ ROUTES = Routes()
     "GET",
     "/templates",
     scope="templates:read",
+    agent_scope="templates:read",
     query_type=TemplateQuery,
     response_type=schemas.Template,
     returns_list=True,
@@ -49,13 +49,15 @@ async def list_templates(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/templates", scope="templates:write", body_type=TemplateCreate, response_type=schemas.Template, status=201,
+    "POST", "/templates", scope="templates:write", agent_scope="templates:write",
+    body_type=TemplateCreate, response_type=schemas.Template, status=201,
     validate=validator(store.validate, run=render),
 )  # fmt: skip
 async def create_template(request: ApiRequest) -> ApiResponse:
     """Create a template."""
     prepared = await render(store.prepare, request.account_id, request.body)
-    template = await commit(partial(store.create, request.account_id, request.body, prepared=prepared))
+    args = (content.create_template, request.account_id, request.body, request.caller, prepared)
+    template = await commit(audit.run_and_record_agent, request.caller, "template_create", *args)
     return ApiResponse(schemas.serialize_template(template))
 
 
@@ -83,7 +85,7 @@ class TemplateSpec(Struct):
     starters: Annotated[list[EmailStarter], Meta(description="starter designs")]
 
 
-@ROUTES.add("GET", "/templates/spec", scope="templates:read", response_type=TemplateSpec)
+@ROUTES.add("GET", "/templates/spec", scope="templates:read", agent_scope="templates:read", response_type=TemplateSpec)
 async def describe_designs(request: ApiRequest) -> ApiResponse:
     """Get the section types with their properties and defaults, and predefined designs."""
 
@@ -97,21 +99,24 @@ async def describe_designs(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(read))
 
 
-@ROUTES.add("GET", "/templates/{id}", scope="templates:read", response_type=schemas.Template)
+@ROUTES.add(
+    "GET", "/templates/{id}", scope="templates:read", agent_scope="templates:read", response_type=schemas.Template
+)
 async def get_template(request: ApiRequest) -> ApiResponse:
     """Get a template."""
     return ApiResponse(schemas.serialize_template(await fetch(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "PATCH", "/templates/{id}", scope="templates:write", body_type=TemplateWrite, response_type=schemas.Template,
+    "PATCH", "/templates/{id}", scope="templates:write", agent_scope="templates:write",
+    body_type=TemplateWrite, response_type=schemas.Template,
     validate=validator(store.validate, run=render),
 )  # fmt: skip
 async def update_template(request: ApiRequest) -> ApiResponse:
     """Update a template."""
     prepared = await render(store.prepare, request.account_id, request.body, request.id)
-    args = (request.account_id, request.id, request.body, request.caller, prepared)
-    template = await commit(content.update_template, *args)
+    args = (content.update_template, request.account_id, request.id, request.body, request.caller, prepared)
+    template = await commit(audit.run_and_record_agent, request.caller, "template_update", *args)
     return ApiResponse(schemas.serialize_template(template))
 
 
@@ -128,7 +133,8 @@ _validate_test = validator(test_sends.validate, run=render, access=require_acces
 
 
 @ROUTES.add(
-    "POST", "/templates/preview", scope="templates:read", body_type=PreviewRequest, response_type=Preview,
+    "POST", "/templates/preview", scope="templates:read", agent_scope="templates:read",
+    body_type=PreviewRequest, response_type=Preview,
     rate="renders", validate=_validate_preview,
 )  # fmt: skip
 async def preview_design(request: ApiRequest) -> ApiResponse:
@@ -141,20 +147,29 @@ async def preview_design(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/templates/{id}/send_test", scope="templates:write", body_type=TestRequest, body_required=False,
+    "POST", "/templates/{id}/send_test", scope="templates:write", agent_scope="templates:write",
+    body_type=TestRequest, body_required=False,
     response_type=TestSendResult, rate="sends", validate=_validate_test,
 )  # fmt: skip
 async def send_test(request: ApiRequest) -> ApiResponse:
     """Send a test email of a template.
 
-    A contact (`contact_id`) requires `contacts:read` too; without that scope, every test shows sample values.
+    An agent sends tests only to users of the account. A contact (`contact_id`) requires `contacts:read` too; without
+    that scope, every test shows sample values.
     """
     require_access_to_named_contact(request)
     credential = request.credential
     can_send = credential.has_scope("campaigns:send") or credential.has_scope("messages:send")
     prepared = await render_send(test_sends.prepare, request.account_id, request.id, request.body)
     args = (request.account_id, request.id, request.body, credential.is_test, prepared)
-    return ApiResponse(await commit(test_sends.send, *args, credential.has_scope("contacts:read"), can_send))
+    access = (credential.has_scope("contacts:read"), can_send, credential.is_agent)
+
+    def write() -> TestSendResult:
+        if credential.is_agent:
+            audit.record(request.caller, request.account_id, "template_test", f"template:{request.id}")
+        return test_sends.send(*args, *access)
+
+    return ApiResponse(await commit(write))
 
 
 class TranslationCounts(Struct):
@@ -240,7 +255,7 @@ def _find_language(request: ApiRequest) -> str:
 
 
 @ROUTES.add(
-    "GET", "/templates/{id}/translations", scope="templates:read", query_type=PageQuery,
+    "GET", "/templates/{id}/translations", scope="templates:read", agent_scope="templates:read", query_type=PageQuery,
     response_type=TranslationCounts, returns_list=True,
 )  # fmt: skip
 async def list_template_translations(request: ApiRequest) -> ApiResponse:
@@ -251,7 +266,13 @@ async def list_template_translations(request: ApiRequest) -> ApiResponse:
     return ApiResponse([_serialize_counts(summary) for summary in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/templates/{id}/translations/{language}", scope="templates:read", response_type=TemplateTranslation)
+@ROUTES.add(
+    "GET",
+    "/templates/{id}/translations/{language}",
+    scope="templates:read",
+    agent_scope="templates:read",
+    response_type=TemplateTranslation,
+)
 async def get_template_translation(request: ApiRequest) -> ApiResponse:
     """Get the translation of a template into a language."""
     return ApiResponse(await render(_load_translation, request.account_id, request.id, _find_language(request)))
@@ -272,7 +293,8 @@ async def _validate_translation(request: ApiRequest) -> dict[str, list[str]]:
 
 
 @ROUTES.add(
-    "PUT", "/templates/{id}/translations/{language}", scope="templates:write", body_type=TranslationWrite,
+    "PUT", "/templates/{id}/translations/{language}", scope="templates:write", agent_scope="templates:write",
+    body_type=TranslationWrite,
     response_type=TemplateTranslation, validate=_validate_translation,
 )  # fmt: skip
 async def put_template_translation(request: ApiRequest) -> ApiResponse:
@@ -286,19 +308,25 @@ async def put_template_translation(request: ApiRequest) -> ApiResponse:
     args = (request.account_id, request.id, language, request.body.texts)
     prepared = await render(template_edits.prepare, *args)
     read_at = request.body.updated_at if isinstance(request.body.updated_at, int) else None
-    await commit(content.set_translation, *args, request.caller, prepared, read_at)
+    write = (content.set_translation, *args, request.caller, prepared, read_at)
+    await commit(audit.run_and_record_agent, request.caller, "template_update", *write)
     return ApiResponse(await render(_load_translation, request.account_id, request.id, language))
 
 
 @ROUTES.add(
-    "DELETE", "/templates/{id}/translations/{language}", scope="templates:write", response_type=TemplateTranslation
+    "DELETE",
+    "/templates/{id}/translations/{language}",
+    scope="templates:write",
+    agent_scope="templates:write",
+    response_type=TemplateTranslation,
 )
 async def delete_template_translation(request: ApiRequest) -> ApiResponse:
     """Delete the translation of a template into a language, and return it."""
     language = _find_language(request)
     translation = await render(_load_translation, request.account_id, request.id, language)
     prepared = await render(template_edits.prepare, request.account_id, request.id, language, None)
-    await commit(content.remove_translation, request.account_id, request.id, language, request.caller, prepared)
+    write = (content.remove_translation, request.account_id, request.id, language, request.caller, prepared)
+    await commit(audit.run_and_record_agent, request.caller, "template_update", *write)
     return ApiResponse(translation)
 
 
@@ -375,6 +403,7 @@ async def _validate_upload(request: ApiRequest) -> dict[str, list[str]]:
     "POST",
     "/uploads",
     scope="templates:write",
+    agent_scope="templates:write",
     form_type=UploadForm,
     response_type=Upload,
     status=201,
@@ -382,4 +411,6 @@ async def _validate_upload(request: ApiRequest) -> dict[str, list[str]]:
 )
 async def create_upload(request: ApiRequest) -> ApiResponse:
     """Upload an image (PNG, JPEG, GIF or WebP) for a logo or an email."""
-    return ApiResponse(serialize_upload(await commit(media.add, request.account_id, *await _receive_picture(request))))
+    args = (media.add, request.account_id, *await _receive_picture(request))
+    picture = await commit(audit.run_and_record_agent, request.caller, "picture_upload", *args)
+    return ApiResponse(serialize_upload(picture))

@@ -11,6 +11,7 @@ only scheduled campaigns that test keys sent. What a test flow or test campaign 
 from collections.abc import Callable, Container
 from typing import Any
 
+from appliance.accounts import agents
 from appliance.accounts.audit import Actor
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, preflight, store, variants
@@ -26,8 +27,9 @@ from appliance.content.templates.template_edits import Texts
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core.errors import Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
-from appliance.flows.store import TEST_FLOW_REFUSED
+from appliance.flows.store import TEST_FLOW_REFUSED, is_new_draft
 from appliance.sending.messages import compose, languages, merge_tags, preview, section_conditions, senders, utm_links
+from appliance.storage.database import scalar
 from appliance.storage.models import Account, Campaign, Contact, Flow, Template
 from appliance.storage.transactions import require_write_transaction
 
@@ -98,8 +100,24 @@ def _edit(account_id: int, template_id: int, by: Actor, write: Callable[[int | N
     return template
 
 
+def create_template(
+    account_id: int, request: TemplateWrite, by: Actor, prepared: PreparedContent | None = None
+) -> Template:
+    """Create a standalone template for an actor, and remember whether an agent did; raises as `templates.create`."""
+    template = templates.create(account_id, request, prepared=prepared)
+    if by.is_agent:
+        template.agent = True
+        template.save(only=[Template.agent])
+    return template
+
+
 def _require_access(account_id: int, template_id: int, by: Actor) -> None:
-    """Raise NotAllowed if the template is used by a live flow or scheduled campaign that `by` may not change."""
+    """Raise NotAllowed if the template is used by a live flow or scheduled campaign that `by` may not change.
+
+    An agent changes only the templates of drafts, and standalone templates that an agent created and nothing has sent.
+    """
+    if by.is_agent:
+        _require_agent_access(account_id, template_id, by)
     live = (Flow.account == account_id) & (Flow.status == "active") & ~Flow.hidden & Flow.deleted_at.is_null()
     live &= Template.id == template_id
     flow = Flow.select().join(Template, on=(Template.flow == Flow.id)).where(live).first()
@@ -111,6 +129,19 @@ def _require_access(account_id: int, template_id: int, by: Actor) -> None:
         if flow.test and not by.can_read_contacts:
             raise NotAllowed(gettext(TEST_FLOW_REFUSED), required_scope="contacts:read")
     check_template_change(account_id, template_id, by)
+
+
+_IS_SENT = "SELECT EXISTS (SELECT 1 FROM message WHERE template_id = ? AND test = 0)"
+
+
+def _require_agent_access(account_id: int, template_id: int, by: Actor) -> None:
+    row = templates.get(account_id, template_id)
+    # A program may send single messages with any template, by its id.
+    if scalar(_IS_SENT, (template_id,)) or (row.flow_id is None and not row.agent):
+        raise agents.refuse_change()
+    flow = Flow.get_or_none(Flow.id == row.flow_id, ~Flow.hidden) if row.flow_id is not None else None
+    if flow is not None:
+        agents.require_draft(flow, by, is_new_draft(flow) and flow.deleted_at is None)
 
 
 # Content copied into a campaign; later changes of its source do not affect the campaign.

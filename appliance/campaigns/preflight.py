@@ -323,11 +323,13 @@ def run_preflight(
     by: Actor = Actor(),
     count: Callable[[Campaign], AudienceCounts] = audience.count_audience,
     can_read_contacts: bool = True,
+    can_check_links: bool = True,
 ) -> Preflight:
     """Run all checks on a draft as if `by` sent it, and start its link check and rehearsal if they are out of date.
 
     `count` returns the size of the audience; a page may pass a cached count. Without `can_read_contacts` there is no
-    rehearsal, because its result reveals values of contacts. Raises NotFound.
+    rehearsal, because its result reveals values of contacts. Without `can_check_links` no link is requested, because
+    an agent that was misled could put what it has read into a link. Raises NotFound.
     """
     campaign = store.get(account_id, campaign_id)
     case = load_input(campaign, False, by)
@@ -341,7 +343,7 @@ def run_preflight(
         facts["sms"] = special_preflight.describe_sms(case)
     if case.translated and audience.is_set(campaign):
         facts["languages"] = special_preflight.count_languages(campaign, case.account)
-    links = link_check.get_link_check(case)
+    links = link_check.get_link_check(case) if can_check_links else None
     if links is not None:
         facts["links"] = link_check.describe_check(links)
     rehearsal = None

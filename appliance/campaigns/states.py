@@ -5,8 +5,9 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from appliance.accounts import agents
 from appliance.accounts.audit import Actor
-from appliance.campaigns import experiment, links, send_times, store, times, variants
+from appliance.campaigns import experiment, links, send_times, store, times, trigger, variants
 from appliance.campaigns.store import MAX_AT_ONCE, CampaignPatch, SendRequest
 from appliance.core import clock, signals
 from appliance.core.errors import (
@@ -473,8 +474,12 @@ def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: A
 
     A test key may change only campaigns that test keys sent. Without the permission to send, no user and no API key may
     change the content, audience or time of a scheduled campaign. The content and time of a campaign that a test key
-    sent can be changed only with the permission to read contacts.
+    sent can be changed only with the permission to read contacts. An agent changes nothing but drafts, and cannot
+    confirm a send to all contacts in advance.
     """
+    agents.require_draft(campaign, by, campaign.phase == "draft")
+    if by.is_agent:
+        trigger.refuse_confirmation(request.trigger_attributes)
     if campaign.phase == "draft":
         return
     is_paused = campaign.status == "paused"
@@ -506,8 +511,15 @@ def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
     """Raise NotAllowed if the template belongs to a scheduled campaign that the actor may not change.
 
     A user or key needs the permission to send; a test key may change only campaigns that test keys sent, and without
-    the permission to read contacts no actor may change these.
+    the permission to read contacts no actor may change these. An agent changes drafts only.
     """
+    if by.is_agent:
+        owner = Campaign.get_or_none(
+            Campaign.account == account_id,
+            Campaign.flow == Template.select(Template.flow).where(Template.id == template_id),
+        )
+        if owner is not None:
+            agents.require_draft(owner, by, owner.phase == "draft" and owner.deleted_at is None)
     armed = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.phase == "scheduled", Campaign.deleted_at.is_null(),
         Campaign.flow == Template.select(Template.flow).where(Template.id == template_id),

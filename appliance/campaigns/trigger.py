@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.campaigns import findings
 from appliance.campaigns.findings import AUDIENCE_DATA, AUDIENCE_KEYS
-from appliance.core.errors import MAX_GUESSED_KEYS, Faults, RefusedKeys, find_key_error
+from appliance.core.errors import MAX_GUESSED_KEYS, Faults, Invalid, RefusedKeys, find_key_error
 from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EventName, Id, schema_name
 from appliance.storage.models import ContactList, Segment
@@ -64,3 +64,10 @@ def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> 
             faults.add(f"{path}data.{key}", message)
     if data.get("audience_type") not in (None, "all_contacts"):
         faults.add(f"{path}data.audience_type", gettext("is not included in the list"))
+
+
+def refuse_confirmation(trigger: TriggerWrite | UnsetType) -> None:
+    """Raise Invalid if an agent confirms a send to all contacts in advance, which is for the user who decides."""
+    if isinstance(trigger, TriggerWrite) and isinstance(trigger.data, dict) and "confirm_send_to_all" in trigger.data:
+        field = "trigger_attributes.data.confirm_send_to_all"
+        raise Invalid({field: [gettext("cannot be set by an agent")]})

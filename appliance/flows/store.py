@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
+from appliance.accounts import agents
 from appliance.accounts.audit import Actor
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
@@ -290,6 +291,7 @@ def create(account_id: int, request: FlowCreate, parsed: FlowInput, by: Actor) -
     `parsed` is from `prepare_create`.
     """
     require_write_transaction()
+    _check_agent(by, request)
     now = clock.now_ms()
     name = request.name.strip() if isinstance(request.name, str) else DEFAULT_NAME
     flow = Flow.create(account=account_id, name=name, edited_by=by.person_id, created_at=now, updated_at=now)
@@ -309,6 +311,7 @@ def update(account_id: int, flow_id: int, request: FlowPatch, parsed: FlowInput,
     """
     require_write_transaction()
     flow = find(account_id, flow_id)
+    _check_agent(by, request, flow)
     if request.updated_at is not UNSET and request.updated_at < flow.updated_at:
         raise Conflict(gettext("This flow was changed since it was read."), updated_at=clock.iso(flow.updated_at))
     if parsed.base_updated_at != flow.updated_at:
@@ -327,6 +330,21 @@ def update(account_id: int, flow_id: int, request: FlowPatch, parsed: FlowInput,
         if new_status == "active":
             lifecycle.change_status(flow, new_status, by, parsed.messages)
     return save(flow)
+
+
+def is_new_draft(flow: Flow) -> bool:
+    """Return whether a flow is a draft that was never live."""
+    return bool(flow.status == "draft" and flow.version == 0)
+
+
+def _check_agent(by: Actor, request: FlowCreate | FlowPatch, flow: Flow | None = None) -> None:
+    """Raise NotAllowed if an agent would change a status, or a flow that is or was live."""
+    if not by.is_agent:
+        return
+    if isinstance(request.status, str) and request.status != "draft":
+        raise NotAllowed(gettext(agents.NO_STATUS), reason="agent_drafts_only")
+    if flow is not None:
+        agents.require_draft(flow, by, is_new_draft(flow))
 
 
 def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) -> Flow:

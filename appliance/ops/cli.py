@@ -364,13 +364,19 @@ def _add_account_commands(top: Any) -> None:
         group("key", "API keys"), "create", _key_create, "create an API key and print it, the only time it is shown"
     )
     key.add_argument("name", metavar="NAME")
-    key.add_argument("--scope", default="full", help="full, read, send, or a comma list such as contacts:write")
+    key.add_argument("--scope", help="full (default), read, send, draft, or a comma list such as contacts:write")
+    key.add_argument("--agent", action="store_true", help="for an AI agent, which reads, drafts and proposes")
     key.add_argument("--test", action="store_true", help="its messages go to the built-in inbox")
     key.add_argument("--account", type=parse_account_id, default=1, metavar="ID")
     account = _add_command(
         group("account", "accounts of the installation"), "add", _account_add, "add an account and print its id"
     )
     account.add_argument("name", metavar="NAME")
+    agents = group("agents", "AI agents")
+    for name, words in (("stop", "stop all agents of an account"), ("resume", "let the agents of an account go on")):
+        switch = _add_command(agents, name, _agents_switch, words)
+        switch.add_argument("--account", type=parse_account_id, default=1, metavar="ID")
+        switch.set_defaults(is_stopped=name == "stop")
 
 
 def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None = None) -> LoadedConfig:
@@ -452,8 +458,19 @@ def _key_create(options: argparse.Namespace) -> None:
 
     _open_database(options)
     read(access.KeyWrite, {"name": options.name})
-    by = Actor("cli")
-    print(transactions.write(access.issue_key, options.account, options.name, options.scope, options.test, by))
+    by, scope = Actor("cli"), options.scope or ("draft" if options.agent else "full")
+    args = (options.account, options.name, scope, options.test, by, options.agent)
+    print(transactions.write(access.issue_key, *args))
+
+
+def _agents_switch(options: argparse.Namespace) -> None:
+    from appliance.accounts import agents
+    from appliance.accounts.audit import Actor
+
+    _open_database(options)
+    if not rows("SELECT 1 FROM account WHERE id = ?", (options.account,)):
+        raise CommandFailed(f"there is no account {options.account}")
+    transactions.write(agents.set_stopped, options.account, options.is_stopped, Actor("cli"))
 
 
 def _account_add(options: argparse.Namespace) -> None:

@@ -501,6 +501,7 @@ class Limits(Struct, frozen=True):
     messages_per_minute: Annotated[int, Meta(ge=0, description="POST /messages and /events")] = 12000
     sends_per_minute: Annotated[int, Meta(ge=0, description="campaign send and test sends; burst = half")] = 120
     renders_per_minute: Annotated[int, Meta(ge=0, description="preview, count, simulate")] = 600
+    agent_acts_per_hour: Annotated[int, Meta(ge=1, description="writes of one agent; more get 429")] = 120
     login_attempts: Annotated[int, Meta(ge=1, description="in 15 minutes, per email address and per client")] = 10
     body_bytes: Annotated[int, Meta(ge=1024, description="largest JSON body")] = 2097152
     import_bytes: Annotated[int, Meta(ge=1024, description="largest import file")] = 209715200

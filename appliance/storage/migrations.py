@@ -284,6 +284,16 @@ def _series(handle: Any) -> None:
         database.create_tables([models.Series, models.Occurrence], safe=False)
 
 
+def _agents(handle: Any) -> None:
+    """Add agents and their proposals: a database of before has neither the columns nor the table."""
+    flag = "agent INTEGER NOT NULL DEFAULT 0"
+    for table, column in (("api_key", flag), ("template", flag), ("account", "agents_stopped_at INTEGER")):
+        if column.partition(" ")[0] not in {row[1] for row in handle.execute(f"PRAGMA table_info({table})").fetchall()}:
+            handle.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    if not database.table_exists("proposal"):
+        database.create_tables([models.Proposal], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -295,6 +305,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _flow_holdouts,
     _marketing_calendar,
     _series,
+    _agents,
 )  # fmt: skip
 
 

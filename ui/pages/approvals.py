@@ -3,24 +3,22 @@
 The checklist of a campaign is here too: the findings of its preflight, grouped by their effect on sending.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import approvals, audit
-from appliance.audience.segments import store as segments
+from appliance.agents.versions import describe_version
 from appliance.campaigns import preflight, send
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.preflight import Preflight
 from appliance.content.templates.placeholders import UNFINISHED_CODES
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.flows import drafts, lifecycle, store, versions
+from appliance.flows import lifecycle, store
 from appliance.storage.models import Flow, User
 from appliance.storage.transactions import commit, render_send
 from ui import formats, view
@@ -156,26 +154,6 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
 # otherwise be approved unseen.
 
 CHANGED_REASON = "content_changed"
-
-
-def describe_version(row: Any) -> str:
-    """Return a text that changes with the content and audience of a campaign or flow, for a hidden field.
-
-    Unpublished changes of a flow and the filters of segments are part of it.
-    """
-    if isinstance(row, Flow):
-        draft = drafts.build_draft(row)
-        revisions = [template.revision for template in versions.list_step_templates(draft.steps)]
-        content: list[Any] = [row.updated_at, row.draft, revisions]
-        chosen = drafts.find_references(draft)
-    else:
-        content = [row.template.revision, row.trigger.updated_at]
-        if row.setup is not None:
-            revisions = [variant.template.revision for variant in row.setup.variants]
-            content += [row.setup.experiment.updated_at, revisions]
-        chosen = segments.find_campaign_references(row)
-    audience = segments.describe_audience(row.account_id, chosen)
-    return hashlib.sha256(msgspec.json.encode([content, audience])).hexdigest()[:20]
 
 
 def require_current(row: Any, version: str) -> None:

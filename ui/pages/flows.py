@@ -7,6 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import access, audit
+from appliance.agents.versions import describe_version
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.flows import drafts, lifecycle, report, starters, store
@@ -158,7 +159,7 @@ async def _render_review(request: Request, visit: Visit, flow_id: int, form: For
         draft = drafts.load_draft(visit.account_id, flow_id)
         return {
             "flow": draft.flow, "changes": drafts.list_changes(visit.account_id, flow_id),
-            "shown": approvals.describe_version(draft.flow),
+            "shown": describe_version(draft.flow),
             "inside": sum(drafts.count_inside(flow_id).values()),
             "findings": build_checklist(draft, drafts.list_blockers(draft, visit.actor),
                 drafts.add_contents(draft.steps)),

@@ -287,6 +287,7 @@ _SUBPAGES = (
     (gettext_noop("Imports"), "/contacts/imports", "upload"),
     (gettext_noop("SMS replies"), "/activity/answers", "inbox"),
     (gettext_noop("Images"), "/templates/pictures", "image"),
+    (gettext_noop("Proposals"), "/proposals", "wand-sparkles"),
     (gettext_noop("Documentation"), "/docs", "book-open"),
 )
 _GROUP_LABELS = {

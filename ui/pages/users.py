@@ -175,6 +175,11 @@ SCOPE_PRESETS = (
         gettext_noop("Transactional messages"),
         gettext_noop("Sends messages such as order confirmations, and custom events. Cannot read contacts."),
     ),
+    (
+        "draft",
+        gettext_noop("AI agent"),
+        gettext_noop("Reads, drafts and proposes. A user approves what it wants to send or change."),
+    ),
     ("own", gettext_noop("Custom"), ""),
 )
 SCOPE_AREAS = (
@@ -183,6 +188,10 @@ SCOPE_AREAS = (
     ("messages", gettext_noop("Messages")), ("domains", gettext_noop("Sending domains")),
     ("account", gettext_noop("Account, brand, webhooks")),
 )  # fmt: skip
+
+
+# The areas that only agents have scopes of.
+_AGENT_AREAS = (("segments", gettext_noop("Segments")), ("proposals", gettext_noop("Proposals")))
 
 
 @pages.get("/keys", strict_slashes=False)
@@ -208,7 +217,8 @@ async def create_key(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         limit = int(form["smtp_hourly_limit"]) if form["smtp_hourly_limit"] else UNSET
-        body = access.KeyWrite(form["name"][:255], scope, form["test"] == "yes", limit)
+        is_agent = scope == "draft"
+        body = access.KeyWrite(form["name"][:255], scope, form["test"] == "yes", is_agent, limit)
         _, created = await commit(access.create_key, visit.account_id, body, visit.actor)
     except errors.Invalid as error:
         return await _render_keys(request, visit, form.add_errors(error) if error.fields else form, 422)
@@ -250,7 +260,7 @@ def describe_scope(scope: str) -> str:
     names = next((label for name, label, _ in SCOPE_PRESETS if name == scope), None)
     if names:
         return gettext(names)
-    labels = {area: gettext(label) for area, label in SCOPE_AREAS}
+    labels = {area: gettext(label) for area, label in (*SCOPE_AREAS, *_AGENT_AREAS)}
     actions = _scope_actions()
     parts: dict[str, list[str]] = {}
     for text in scope.split(","):

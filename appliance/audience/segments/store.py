@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
-from appliance.accounts import approvals
+from appliance.accounts import agents, approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.filters import compiler
 from appliance.audience.filters.compiler import MAX_FILTERS, ConditionGroup, FieldCondition, Node
@@ -362,10 +362,13 @@ def create(account_id: int, request: SegmentCreate) -> Segment:
 def update(account_id: int, segment_id: int, request: SegmentPatch, by: Actor = Actor()) -> Segment:
     """Change a segment; raises NotFound, and Invalid with all errors of its filters.
 
-    If the filters change, the approval of campaigns and flows that depend on the segment is revoked.
+    If the filters change, the approval of campaigns and flows that depend on the segment is revoked. Raises NotAllowed
+    for an agent if a change of the segment would take effect (`list_effects`).
     """
     require_write_transaction()
     segment = get(account_id, segment_id)
+    if by.is_agent and list_effects(account_id, segment_id):
+        raise agents.refuse_change()
     if request.filters is not UNSET:
         check(account_id, segment_id, request.filters)
         if segment.filters != request.filters:
@@ -392,6 +395,41 @@ def delete(account_id: int, segment_id: int) -> Segment:
     Segment.delete().where(Segment.id == segment_id).execute()
     after_commit(lambda: signals.wake("segments"))
     return segment
+
+
+def list_effects(account_id: int, segment_id: int) -> list[dict[str, Any]]:
+    """Return what a change of a segment would take effect on, also through other segments, in the form of `find_usage`.
+
+    These are lists that mirror it, campaigns and flows that are active, paused, approved or to be approved, and flows
+    that were active before.
+    """
+
+    def is_reached(references: Iterable[tuple[str, int | None]]) -> bool:
+        return _is_affected(account_id, "segment", segment_id, {reference for reference in references if reference[1]})
+
+    mirrors = rows(
+        "SELECT id, name, segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL", (account_id,)
+    )
+    effects: list[dict[str, Any]] = [
+        {"list_id": number, "name": name}
+        for number, name, mirrored in mirrors
+        if mirrored == segment_id or is_reached([("segment", mirrored)])
+    ]
+    campaigns = Campaign.select().where(
+        Campaign.account == account_id, Campaign.deleted_at.is_null(),
+        Campaign.status.in_(("active", "paused")) | ((Campaign.status == "draft") & _is_decided_or_asked(Campaign)),
+    )  # fmt: skip
+    effects += [
+        {"campaign_id": campaign.id, "name": campaign.name}
+        for campaign in campaigns
+        if is_reached(find_campaign_references(campaign))
+    ]
+    flows = Flow.select().where(
+        Flow.account == account_id, ~Flow.hidden, Flow.deleted_at.is_null(),
+        Flow.status.in_(("active", "paused")) | (Flow.version > 0) | _is_decided_or_asked(Flow),
+    )  # fmt: skip
+    effects += [{"flow_id": flow.id, "name": flow.name} for flow in flows if is_reached(find_flow_references(flow))]
+    return effects
 
 
 def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:

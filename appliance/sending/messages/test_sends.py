@@ -23,6 +23,7 @@ from appliance.core.errors import (
     SEND_TIMES,
     Faults,
     Invalid,
+    NotAllowed,
     NotFound,
     RateLimitExceeded,
     RefusedKeys,
@@ -75,6 +76,30 @@ def limit_unknown_recipients(account: Account, recipients: list[addresses.Addres
         )
         raise RateLimitExceeded(message, max(1, -(-(times[0] + _HOUR_MS - now) // 1000)) if times else 3600)
     times.extend(now for _ in unknown)
+
+
+MAX_AGENT_TESTS_PER_HOUR = 10
+# By account id: the times of tests that agents sent in the last hour (Unix milliseconds). A restart clears them.
+_sent_by_agents: dict[int, deque[int]] = {}
+
+
+def limit_agent_tests(account: Account, recipients: list[addresses.Address]) -> None:
+    """Count the tests of an agent, and raise RateLimitExceeded above `MAX_AGENT_TESTS_PER_HOUR` in an hour.
+
+    Raises NotAllowed for a recipient who is no enabled user of the account.
+    """
+    require_write_transaction()
+    users = User.select(User.email).where(User.account == account.id, User.disabled_at.is_null())
+    team = {addresses.parse("email", row.email).key for row in users}
+    if any(address.kind != "email" or address.key not in team for address in recipients):
+        raise NotAllowed(gettext("An agent sends tests only to the email addresses of users of this account."))
+    now, times = clock.now_ms(), _sent_by_agents.setdefault(account.id, deque())
+    while times and not now - _HOUR_MS < times[0] <= now:
+        times.popleft()
+    if len(times) + len(recipients) > MAX_AGENT_TESTS_PER_HOUR:
+        message = gettext("Agents send at most %(limit)s tests an hour.", limit=MAX_AGENT_TESTS_PER_HOUR)
+        raise RateLimitExceeded(message, max(1, -(-(times[0] + _HOUR_MS - now) // 1000)) if times else 3600)
+    times.extend(now for _ in recipients)
 
 
 def _is_known(account: Account, address: addresses.Address, can_send: bool) -> bool:
@@ -202,14 +227,15 @@ def _choose_translation(
 def send(
     account_id: int, template_id: int, request: TestRequest, test_key: bool = False,
     prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True, can_send: bool = True,
+    is_agent: bool = False,
 ) -> TestSendResult:  # fmt: skip
     """Queue a test for each recipient of the request.
 
     With `test_key`, the request has a test API key, and the messages are captured. `prepared` is the result of
     `prepare`. Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could
     read the message. Without `can_send`, contacts count as unknown recipients, of whom only `MAX_UNKNOWN_PER_HOUR` get
-    a test. Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the
-    request, or if the template or its sender is not ready.
+    a test. With `is_agent`, only users of the account get one. Raises NotFound, NotAllowed, RateLimitExceeded, or
+    Invalid: with all errors of the request, or if the template or its sender is not ready.
     """
     require_write_transaction()
     template = variant_content.complete_if_variant(store.get(account_id, template_id))
@@ -217,6 +243,8 @@ def send(
     contact, recipients = _resolve_request(template, request)
     language = _read_language(request)
     _require_ready(account, template, test_key, prepared, _choose_translation(account, template, language, contact))
+    if is_agent:
+        limit_agent_tests(account, recipients)
     if _get_transport(template, test_key) != "capture":
         limit_unknown_recipients(account, recipients, can_send)
     data = request.data if isinstance(request.data, dict) else {}

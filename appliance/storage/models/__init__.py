@@ -26,6 +26,7 @@ from appliance.storage.models.account import (
     Suppression,
     User,
 )
+from appliance.storage.models.agents import Proposal
 from appliance.storage.models.campaigns import (
     Campaign,
     Experiment,
@@ -91,7 +92,7 @@ ALL = (
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, StepVisit, FlowRequest, FlowReplay, SplitTest, Cursor,
     SegmentWatch, SegmentMember, Campaign, SendTime, Experiment, Variant,
-    Series, Occurrence,
+    Series, Occurrence, Proposal,
     RawMessage, Message, BulkContent, MessageContent, Attachment, RetryPayload, SendLog, Link, Hit, CapturedMessage,
     Event,
     Bounce, ProcessedNotification,
@@ -153,6 +154,7 @@ __all__ = [
     "Occurrence",
     "OptOut",
     "ProcessedNotification",
+    "Proposal",
     "RawMessage",
     "Receipt",
     "Restoration",

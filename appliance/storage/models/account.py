@@ -32,6 +32,7 @@ class Account(Table):
     control_share = FloatField(null=True)  # the share of contacts who get no campaigns, to be measured
     control_seed = IntegerField(null=True)  # draws them; set with the first share and never changed
     utm = Json(null=True)  # the UTM parameters of links in campaigns and flows (`content.designs.utm.Utm`)
+    agents_stopped_at = Time(null=True)  # since when all agents are stopped
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     created_at = Time()
     updated_at = Time()
@@ -93,6 +94,7 @@ class ApiKey(Table):
     hint = TextField()  # the last characters of the key, so that a person can tell keys apart
     scope = TextField(default="full")
     test = BooleanField(default=False)
+    agent = BooleanField(default=False)  # for an agent, which drafts and proposes; never changed
     created_by = ForeignKeyField(User, null=True, on_delete="SET NULL")
     last_used_at = Time(null=True)
     # SMTP submission: how many emails it accepted, when the last one was, and the limit of recipients in an hour (null:

@@ -184,6 +184,15 @@ D GET /api_keys 200 admin paged
 D POST /api_keys 201 admin
 D DELETE /api_keys/{id} 200 admin
 D GET /audit 200 admin paged
+O GET /proposals 200 campaigns:read paged -- what agents propose
+O POST /proposals 201 campaigns:write renders -- only agents make them
+O GET /proposals/{id} 200 campaigns:read renders -- with all that a user needs to decide
+O POST /proposals/{id}/approve 200 campaigns:send sends -- only signed-in users
+O POST /proposals/{id}/return 200 campaigns:send -- with a note for the agent
+O POST /proposals/{id}/withdraw 200 campaigns:write -- the agent itself
+O GET /agents 200 admin -- what agents there are, and whether they are stopped
+O POST /agents/stop 200 admin -- one switch stops all
+O POST /agents/resume 200 admin -- and lets them go on
 = uploads
 D POST /uploads 201 templates:write
 = capture

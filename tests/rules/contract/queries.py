@@ -99,6 +99,8 @@ O disabled,role -- who is shut out is kept, and stands apart
 D actor,action,subject,created_after,created_before
 = GET /capture
 O search,channel,message_id -- as other lists have them
+= GET /proposals
+O state,kind -- what waits for a decision
 """
 
 

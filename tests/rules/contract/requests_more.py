@@ -184,4 +184,14 @@ D name string!
 D scope string
 D test boolean
 O smtp_hourly_limit integer? -- a hacked site is stopped, and one that sends much may
+O agent boolean -- an assistant drafts and proposes, and people decide
+= POST /proposals
+O kind enum(send_campaign,start_flow,change_flow,change_segment,change_template)! -- what is proposed
+O subject_id integer! -- of what
+O changes object -- what changes
+O note string -- why
+= POST /proposals/{{id}}/approve
+O version string! -- nobody approves what has changed since
+= POST /proposals/{{id}}/return
+O note string? -- what the agent should change
 """

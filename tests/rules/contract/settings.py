@@ -92,7 +92,7 @@ tls: certificate key
 acme: directory email http_listen eab_key_id eab_hmac_key
 webhooks: connections connections_each keep
 network: check_links hook_max_age
-limits: request_timeout
+limits: request_timeout agent_acts_per_hour
 storage: least_free_mb least_free_percent reserve_mb
 events: keep
 log: file file_mb files

@@ -1,0 +1,153 @@
+"""The proposal to send or schedule a campaign."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.agents import versions
+from appliance.agents.differences import Difference, compare, flatten_content, label_field
+from appliance.agents.kinds.base import ProposalKind, Reach
+from appliance.audience.segments import explain
+from appliance.campaigns import audience, preflight, send, store
+from appliance.campaigns.preflight import PreparedSend
+from appliance.campaigns.store import SendRequest
+from appliance.content.templates.revisions import to_document
+from appliance.core import clock
+from appliance.core.errors import Invalid
+from appliance.core.i18n import format_clock, format_full_date, format_list, gettext, gettext_noop
+from appliance.core.validation import When
+from appliance.storage.models import Campaign
+
+# How long an approved send can be undone before the first message leaves, as on the page that sends a campaign.
+HOLD_SECONDS = 15
+_FIRST_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to", "body")
+
+
+class SendChanges(Struct):
+    """When the campaign is sent: at a time in the future, or once the proposal is approved.
+
+    A campaign that has a local time or repeats keeps its own times.
+    """
+
+    scheduled_at: Annotated[When, Meta(description="when to send; absent: once it is approved")] | UnsetType = UNSET
+
+
+def describe_version(campaign: Campaign) -> str:
+    """Return the version of a campaign with its content, audience and settings."""
+    return versions.hash_version([campaign.updated_at, campaign.phase, versions.describe_version(campaign)])
+
+
+def check(account_id: int, campaign_id: int, changes: SendChanges) -> None:
+    """Raise Invalid if the campaign is no draft, has blockers that no approval removes, or the time has passed."""
+    campaign = store.get(account_id, campaign_id)
+    if campaign.phase != "draft":
+        raise Invalid({"subject_id": [gettext("must be a draft")]})
+    if isinstance(changes.scheduled_at, int):
+        if _has_own_times(campaign):
+            raise Invalid({"changes.scheduled_at": [gettext("the campaign has times of its own")]})
+        if changes.scheduled_at <= clock.now_ms():
+            raise Invalid({"changes.scheduled_at": [gettext("must be in the future")]})
+    prepared = preflight.prepare_send(account_id, campaign_id)
+    findings = preflight.find_blockers(preflight.load_input(campaign, True, Actor(can_approve=True), prepared))
+    send.raise_for_findings(findings)
+
+
+def _has_own_times(campaign: Campaign) -> bool:
+    return campaign.local_time is not None or campaign.repeat is not None
+
+
+def prepare(account_id: int, campaign_id: int, changes: SendChanges) -> PreparedSend:
+    """Return the compiled message and the measured audience."""
+    return preflight.prepare_send(account_id, campaign_id)
+
+
+def carry_out(account_id: int, campaign_id: int, changes: SendChanges, by: Actor, prepared: PreparedSend) -> None:
+    """Send or schedule the campaign as a user does; raises what `send.go_live` raises."""
+    campaign = store.get(account_id, campaign_id)
+    if campaign.phase != "draft":
+        raise Invalid({"base": [gettext("this campaign is no draft any more")]})
+    when = changes.scheduled_at if isinstance(changes.scheduled_at, int) else UNSET
+    is_later = when is not UNSET and when > clock.now_ms()
+    if when is not UNSET and not is_later:
+        # The time passed while the proposal waited. Nothing is sent at another time than the page showed.
+        raise Invalid({"scheduled_at": [gettext("The proposed time has passed. Return the proposal.")]})
+    has_times = _has_own_times(campaign)
+    request = SendRequest(
+        scheduled_at=UNSET if has_times else when if is_later else None,
+        confirm_send_to_all=True if audience.is_unbounded(campaign) else UNSET,
+        hold_seconds=0 if is_later or has_times else HOLD_SECONDS,
+    )
+    args = (account_id, campaign_id, request, by)
+    audit.run_and_record(by, "campaign_send", lambda: send.go_live(*args, prepared=prepared))
+
+
+def compare_campaign(account_id: int, campaign_id: int, changes: SendChanges) -> list[Difference]:
+    """Return the change of the status and what is sent: to whom, with which content."""
+    campaign = store.get(account_id, campaign_id)
+    to, excluded = _describe_audience(account_id, campaign)
+    differences = [
+        Difference(label_field("status"), gettext("Draft"), gettext("Sent")),
+        Difference(gettext("Time"), "", _describe_time(account_id, campaign, changes)),
+        Difference(gettext("To"), "", to),
+        *([Difference(gettext("Except"), "", excluded)] if excluded else []),
+    ]
+    content = flatten_content(
+        {name: value for name, value in to_document(campaign.template).items() if name in (*_FIRST_FIELDS, "design")}
+    )
+    differences += compare({}, content)
+    for variant in campaign.setup.variants[1:] if campaign.setup is not None else ():
+        texts = flatten_content({name: value for name, value in to_document(variant.template).items() if value})
+        differences += compare({}, {f"{variant.name or variant.number} · {name}": text for name, text in texts.items()})
+    return differences
+
+
+def _describe_time(account_id: int, campaign: Campaign, changes: SendChanges) -> str:
+    """Return when the campaign is sent, in the time zone of the account."""
+    if campaign.local_time is not None:
+        text = gettext("%(time)s, by the clock of each recipient", time=campaign.local_time.replace("T", " "))
+    else:
+        when = changes.scheduled_at if isinstance(changes.scheduled_at, int) else None
+        when = campaign.scheduled_at if _has_own_times(campaign) else when
+        if when is None:
+            return gettext("Once it is approved")
+        zone = clock.find_time_zone(campaign.account.time_zone) or UTC
+        moment = datetime.fromtimestamp(when / 1000, zone)
+        text = f"{format_full_date(moment)}, {format_clock(moment)}"
+    return gettext("%(time)s, and again after that", time=text) if campaign.repeat is not None else text
+
+
+def _describe_audience(account_id: int, campaign: Campaign) -> tuple[str, str]:
+    """Return the names of the lists and segments that a campaign goes to, and of those that are left out."""
+    trigger = campaign.trigger
+
+    def name(kind: str, numbers: Iterable[int | None]) -> list[str]:
+        return [explain.fetch_name(account_id, kind, number) for number in numbers if number is not None]
+
+    excluded = name("list", trigger.data.get("exclude_contact_list_ids") or ())
+    excluded += name("segment", trigger.data.get("exclude_segment_ids") or ())
+    if audience.is_unbounded(campaign):
+        return gettext("All contacts"), format_list(excluded)
+    lists = dict.fromkeys((trigger.contact_list_id, *(trigger.data.get("contact_list_ids") or ())))
+    return format_list([*name("list", lists), *name("segment", [trigger.segment_id])]), format_list(excluded)
+
+
+def measure(account_id: int, campaign_id: int, changes: SendChanges) -> Reach:
+    """Return the contacts who may receive the campaign, and the parts of an SMS once they are known."""
+    campaign = store.get(account_id, campaign_id)
+    counts = audience.count_audience(campaign) if audience.is_set(campaign) else None
+    people = counts.sendable if counts is not None else 0
+    if campaign.channel != "sms":
+        return Reach(None, people)
+    facts: dict[str, Any] = preflight.run_preflight(account_id, campaign_id).facts
+    sms = facts.get("sms", {})
+    return Reach(None, people, sms.get("parts"), bool(sms.get("is_exact")))
+
+
+SEND_CAMPAIGN = ProposalKind(
+    "send_campaign", gettext_noop("Send campaign"), "campaign", SendChanges, store.get, describe_version, check,
+    prepare, carry_out, compare_campaign, measure, "/campaigns/{}",
+)  # fmt: skip

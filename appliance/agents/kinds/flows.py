@@ -1,0 +1,184 @@
+"""The proposals to start a flow, and to change one that is or was live."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.agents import versions
+from appliance.agents.differences import Difference, compare, flatten_steps, label_field
+from appliance.agents.kinds.base import NoChanges, ProposalKind, Reach
+from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.validation import Name
+from appliance.flows import document, lifecycle, store
+from appliance.flows import versions as flow_versions
+from appliance.flows.store import FlowData, FlowGoal, FlowInput, FlowPatch, FlowSteps, FlowTrigger
+from appliance.storage.models import Flow
+
+
+class FlowChanges(Struct):
+    """The changes of a flow, as `PATCH /flows/{id}` takes them; `steps` replaces all steps."""
+
+    name: Name | UnsetType = UNSET
+    goal: FlowGoal | None | UnsetType = UNSET
+    trigger: FlowTrigger | None | UnsetType = UNSET
+    steps: FlowSteps | None | UnsetType = UNSET
+    data: FlowData | None | UnsetType = UNSET
+
+
+def describe_version(flow: Flow) -> str:
+    """Return the version of a flow with its status, steps, contents and audience."""
+    return versions.hash_version([flow.status, flow.version, versions.describe_version(flow)])
+
+
+def _to_patch(changes: FlowChanges) -> FlowPatch:
+    return FlowPatch(**msgspec.structs.asdict(changes))
+
+
+def check_start(account_id: int, flow_id: int, changes: NoChanges) -> None:
+    """Raise Invalid if the flow cannot be started for a reason that no approval removes."""
+    flow = store.get(account_id, flow_id)
+    if flow.status not in ("draft", "paused"):
+        raise Invalid({"subject_id": [gettext("must be a draft or paused")]})
+    lifecycle.raise_blockers(lifecycle.list_blockers(flow, flow.loaded_trigger, Actor(can_approve=True)))
+
+
+def prepare_start(account_id: int, flow_id: int, changes: NoChanges) -> Any:
+    """Return the compiled messages of the steps."""
+    return store.prepare_messages(account_id, flow_id)
+
+
+def start(account_id: int, flow_id: int, changes: NoChanges, by: Actor, prepared: Any) -> None:
+    """Activate the flow as a user does; raises what `lifecycle.activate` raises."""
+    args = (account_id, flow_id, lifecycle.activate, by, None, prepared)
+    audit.run_and_record(by, "flow_activate", store.apply_action, *args)
+
+
+def compare_start(account_id: int, flow_id: int, changes: NoChanges) -> list[Difference]:
+    """Return the change of the status, and the trigger and steps that start."""
+    flow = store.get(account_id, flow_id)
+    before = gettext("Draft") if flow.status == "draft" else gettext("Paused")
+    status = Difference(label_field("status"), before, gettext("Active"))
+    return [status, *compare({}, {**_flatten_settings(flow), **flatten_steps(_dump_steps(flow))})]
+
+
+def _dump_steps(flow: Flow) -> list[dict[str, Any]]:
+    return document.dump_steps(flow.steps, flow_versions.get_contents(flow.templates))
+
+
+def _flatten_settings(flow: Flow) -> dict[str, Any]:
+    trigger = flow.loaded_trigger
+    return _flatten_request(
+        {
+            "name": flow.name, "goal": flow.goal, "data": flow.data,
+            "trigger": {"event": trigger.event, "contact_list_id": trigger.contact_list_id,
+                        "segment_id": trigger.segment_id, "data": trigger.data},
+        }
+    )  # fmt: skip
+
+
+def _flatten_request(values: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "trigger" and isinstance(value, dict):
+            # An id or event that is absent is the same as null.
+            for key, inner in value.items():
+                flat |= {f"{label_field('trigger')} · {label}": text for label, text in _leaves(key, inner)}
+        else:
+            flat |= dict(_leaves(name, value))
+    return flat
+
+
+def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
+    label = label_field(name)
+    if isinstance(value, dict):
+        return [(f"{label} · {inner}", text) for key, item in value.items() for inner, text in _leaves(str(key), item)]
+    if isinstance(value, list):
+        return [
+            (f"{label} · {inner}", text)
+            for index, item in enumerate(value, start=1)
+            for inner, text in _leaves(str(index), item)
+        ]
+    return [] if document.is_absent(value) else [(label, value)]
+
+
+def check_change(account_id: int, flow_id: int, changes: FlowChanges) -> None:
+    """Raise Invalid with all faults of a change, or if the flow could be changed without a proposal."""
+    flow = store.find(account_id, flow_id)
+    if flow.status == "archived" or store.is_new_draft(flow):
+        raise Invalid({"subject_id": [gettext("must be active, paused or a draft that was active")]})
+    if flow.draft is not None:
+        raise Invalid({"subject_id": [gettext("has unpublished changes of a user")]})
+    if all(value is UNSET for value in msgspec.structs.astuple(changes)):
+        raise Invalid({"changes": [gettext("can't be blank")]})
+    own = {step["id"]: step.get("template_id") for _, step in document.walk(flow.steps)}
+    for path, raw in _walk_raw(changes.steps, "changes.steps"):
+        template_id = raw.get("template_id")
+        if template_id is not None and own.get(raw.get("id")) != template_id:
+            # What another template has may change until the proposal is approved.
+            raise Invalid({f"{path}.template_id": [gettext("must be that of the step: give the content instead")]})
+    try:
+        store.check_request(account_id, _to_patch(changes), flow_id)
+    except Invalid as error:
+        fields = {f"changes.{name}": messages for name, messages in error.fields.items()}
+        raise Invalid(fields, reason=error.reason) from None
+
+
+def _walk_raw(steps: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return (path, step) of all steps of a request, which may be invalid, at all levels."""
+    pairs: list[tuple[str, dict[str, Any]]] = []
+    pending: list[tuple[str, Any]] = [(path, steps)]
+    while pending:
+        place, value = pending.pop()
+        if isinstance(value, list):
+            pending += [(f"{place}[{index}]", item) for index, item in enumerate(value)]
+        elif isinstance(value, dict):
+            pairs.append((place, value))
+            pending += [(f"{place}.{key}", item) for key, item in value.items() if isinstance(item, list)]
+    return pairs
+
+
+def prepare_change(account_id: int, flow_id: int, changes: FlowChanges) -> FlowInput:
+    """Return the parsed changes, with the compiled messages of an active flow."""
+    is_live = store.find(account_id, flow_id).status == "active"
+    return store.prepare_update(account_id, _to_patch(changes), flow_id, is_live)
+
+
+def change(account_id: int, flow_id: int, changes: FlowChanges, by: Actor, prepared: FlowInput) -> None:
+    """Change the flow as a user does: an active one is published; raises what `store.update` raises."""
+    args = (account_id, flow_id, _to_patch(changes), prepared, by)
+    audit.run_and_record(by, "flow_publish", store.update, *args)
+
+
+def compare_change(account_id: int, flow_id: int, changes: FlowChanges) -> list[Difference]:
+    """Return the values of the flow that differ after the change."""
+    flow = store.get(account_id, flow_id)
+    given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    names = [name for name in given if name != "steps"]
+    before, after = {}, {}
+    if names:
+        prefixes = tuple(label_field(name) for name in names)
+        before = {label: text for label, text in _flatten_settings(flow).items() if label.startswith(prefixes)}
+        after = _flatten_request({name: given[name] for name in names})
+    if "steps" in given:
+        before |= flatten_steps(_dump_steps(flow))
+        after |= flatten_steps(given["steps"] or [])
+    return compare(before, after)
+
+
+def measure(account_id: int, flow_id: int, changes: Any) -> Reach:
+    """Return nothing: a replay of the past says whom a flow reaches."""
+    return Reach()
+
+
+START_FLOW = ProposalKind(
+    "start_flow", gettext_noop("Start flow"), "flow", NoChanges, store.get, describe_version, check_start,
+    prepare_start, start, compare_start, measure, "/flows/{}",
+)  # fmt: skip
+CHANGE_FLOW = ProposalKind(
+    "change_flow", gettext_noop("Change flow"), "flow", FlowChanges, store.get, describe_version, check_change,
+    prepare_change, change, compare_change, measure, "/flows/{}",
+)  # fmt: skip

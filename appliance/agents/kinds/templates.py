@@ -1,0 +1,72 @@
+"""The proposal to change a template that is in use."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.agents import versions
+from appliance.agents.differences import Difference, compare, flatten_content
+from appliance.agents.kinds.base import ProposalKind, Reach
+from appliance.campaigns import content
+from appliance.content.templates import store, validation
+from appliance.content.templates.revisions import to_document
+from appliance.content.templates.validation import Content
+from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.storage.models import Campaign, Flow, Template
+
+
+def describe_version(template: Template) -> str:
+    """Return the version of a template and of the campaign or flow that it belongs to."""
+    flow = Flow.get_or_none(Flow.id == template.flow_id) if template.flow_id is not None else None
+    campaign = Campaign.get_or_none(Campaign.flow == template.flow_id) if flow is not None and flow.hidden else None
+    owner = campaign if campaign is not None else flow
+    state = [owner.status, owner.updated_at] if owner is not None else []
+    return versions.hash_version([template.revision, template.name, *state])
+
+
+def check(account_id: int, template_id: int, changes: Content) -> None:
+    """Raise Invalid with all faults of the content, or if nothing would change."""
+    if all(value is UNSET for value in msgspec.structs.astuple(changes)):
+        raise Invalid({"changes": [gettext("can't be blank")]})
+    try:
+        store.validate(account_id, _to_write(changes), template_id)
+    except Invalid as error:
+        raise Invalid({f"changes.{name}": messages for name, messages in error.fields.items()}) from None
+
+
+def _to_write(changes: Content) -> validation.TemplateWrite:
+    return validation.TemplateWrite(**{name: getattr(changes, name) for name in Content.__struct_fields__})
+
+
+def prepare(account_id: int, template_id: int, changes: Content) -> Any:
+    """Return the parsed content."""
+    return store.prepare(account_id, _to_write(changes), template_id)
+
+
+def carry_out(account_id: int, template_id: int, changes: Content, by: Actor, prepared: Any) -> None:
+    """Change the template as a user does; raises what `content.update_template` raises."""
+    args = (account_id, template_id, _to_write(changes), by, prepared)
+    audit.run_and_record(by, "template_update", content.update_template, *args)
+
+
+def compare_template(account_id: int, template_id: int, changes: Content) -> list[Difference]:
+    """Return every value of the content that differs."""
+    template = store.get(account_id, template_id)
+    now = to_document(template)
+    given = store.normalize_content(template, _to_write(changes))
+    return compare(flatten_content({name: now.get(name) for name in given}), flatten_content({**given}))
+
+
+def measure(account_id: int, template_id: int, changes: Content) -> Reach:
+    """Return nothing: what uses the template decides whom it reaches."""
+    return Reach()
+
+
+CHANGE_TEMPLATE = ProposalKind(
+    "change_template", gettext_noop("Change template"), "template", Content, store.get, describe_version, check,
+    prepare, carry_out, compare_template, measure, "/templates/{}/edit",
+)  # fmt: skip

@@ -1,0 +1,342 @@
+"""Proposals: an agent makes them, and a user approves them, which carries them out, or returns them with a note.
+
+A proposal holds to the version of its subject that the user who decides has seen (`version`). If the subject has
+changed since, the approval is refused with 409, and the user looks again. What counts as an own change of the agent
+counts as one of the user who created its key (docs/decisions.md#25).
+"""
+
+from contextlib import suppress
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts import approvals, audit
+from appliance.accounts.audit import Actor
+from appliance.agents import mail
+from appliance.agents.differences import Difference
+from appliance.agents.kinds import BY_NAME
+from appliance.agents.kinds.base import ProposalKind, Reach
+from appliance.core import clock, validation
+from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.validation import PageQuery
+from appliance.flows import replays
+from appliance.flows.replays import PreparedReplay, ReplayRequest
+from appliance.storage.database import Page, paginate, scalar
+from appliance.storage.models import Account, ApiKey, Proposal
+from appliance.storage.transactions import require_write_transaction
+
+Kind = Literal["send_campaign", "start_flow", "change_flow", "change_segment", "change_template"]
+State = Literal["open", "approved", "returned", "withdrawn"]
+# The open proposals of one agent, and the bytes of the changes of a proposal as JSON.
+MAX_OPEN, MAX_CHANGES_BYTES = 50, 524_288
+REPLAYED_DAYS = 90
+CHANGED = gettext_noop("What is proposed has changed since you saw it. Look at it again before you decide.")
+_DECIDED = gettext_noop("This proposal is not open any more.")
+
+
+class ProposalWrite(Struct):
+    """A new proposal of an agent."""
+
+    kind: Annotated[Kind, Meta(description="what is proposed")]
+    subject_id: Annotated[validation.Id, Meta(description="id of the campaign, flow, segment or template")]
+    changes: (
+        Annotated[
+            dict[str, Any],
+            Meta(
+                extra={"bytes": MAX_CHANGES_BYTES},
+                description="of `send_campaign`: `scheduled_at`; of the kinds that change something: the body of its "
+                "PATCH, without `status` and `updated_at`",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    note: (
+        Annotated[str, Meta(max_length=2_000), Meta(description="the agent's reason, shown to the user who decides")]
+        | UnsetType
+    ) = UNSET
+
+
+class ApproveProposal(Struct):
+    """The approval of a proposal as it was read."""
+
+    version: Annotated[
+        str, Meta(max_length=64, extra={"line": True, "filled": True}), Meta(description="`version` as last read")
+    ]
+
+
+class ReturnProposal(Struct):
+    """The return of a proposal to its agent."""
+
+    note: (
+        Annotated[str, Meta(max_length=1_000), Meta(description="what to change, shown to the agent")]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+class ProposalQuery(PageQuery):
+    """Filters and page of the list of proposals."""
+
+    state: Annotated[State, Meta(description="only proposals in this state")] | UnsetType = UNSET
+    kind: Annotated[Kind, Meta(description="only proposals of this kind")] | UnsetType = UNSET
+
+
+class Review(NamedTuple):
+    """What a user sees to decide about a proposal."""
+
+    version: str  # now
+    is_changed: bool  # since the proposal was made
+    differences: list[Difference]
+    reach: Reach
+    cost: float | None  # of the SMS parts, at the price that was last used in a replay of a flow
+
+
+def get_key_id(by: Actor) -> int | None:
+    """Return the id of the agent's key, or None for an actor that is no agent."""
+    return int(by.name.removeprefix("key:")) if by.is_agent else None
+
+
+def get(account_id: int, proposal_id: int, by: Actor) -> Proposal:
+    """Return a proposal; an agent gets only its own. Raises NotFound."""
+    rows = Proposal.select(Proposal, ApiKey).join(ApiKey)
+    row: Proposal | None = rows.where(Proposal.account == account_id, Proposal.id == proposal_id).first()
+    if row is None or (by.is_agent and row.key_id != get_key_id(by)):
+        raise NotFound
+    return row
+
+
+def fetch_page(account_id: int, query: ProposalQuery, by: Actor) -> Page:
+    """Return a page of proposals, newest first; an agent gets only its own."""
+    matches = Proposal.select(Proposal, ApiKey).join(ApiKey).where(Proposal.account == account_id)
+    if by.is_agent:
+        matches = matches.where(Proposal.key == get_key_id(by))
+    for name in ("state", "kind"):
+        if isinstance(getattr(query, name), str):
+            matches = matches.where(getattr(Proposal, name) == getattr(query, name))
+    return paginate(matches.order_by(Proposal.created_at.desc(), Proposal.id.desc()), query.page, query.size())
+
+
+def count_open(account_id: int) -> int:
+    """Return the number of proposals that wait for a decision."""
+    return int(scalar("SELECT count(*) FROM proposal WHERE account_id = ? AND state = 'open'", (account_id,)))
+
+
+def count_for_navigation(account_id: int) -> int | None:
+    """Return the number of open proposals, or None for an account that never had an agent."""
+    sql = "SELECT EXISTS (SELECT 1 FROM api_key WHERE account_id = ? AND agent)"
+    return count_open(account_id) if scalar(sql, (account_id,)) else None
+
+
+def read_changes(kind: ProposalKind, raw: dict[str, Any] | UnsetType) -> Any:
+    """Return the changes of a proposal as the Struct of its kind; raises Invalid, also for keys that it does not have.
+
+    An unknown key would be left out unseen, and the agent would believe that it was proposed.
+    """
+    changes, ignored = validation.read_with_ignored(kind.changes_type, {} if raw is UNSET else raw, "changes")
+    if ignored:
+        raise Invalid({name: [gettext("is not supported")] for name in ignored})
+    return changes
+
+
+def check(account_id: int, request: ProposalWrite, _: int | None = None) -> None:
+    """Raise NotFound for an unknown subject, or Invalid with all faults of a new proposal. It may render.
+
+    The last parameter is the id of the path, which `api.endpoints.validator` passes; a new proposal has none.
+    """
+    kind = BY_NAME.get(request.kind) if isinstance(request.kind, str) else None
+    if kind is None or not isinstance(request.subject_id, int):
+        return
+    faults = Faults()
+    try:
+        kind.load(account_id, request.subject_id)
+    except NotFound:
+        raise Invalid({"subject_id": [gettext("must exist")]}) from None
+    changes = faults.collect(read_changes, kind, request.changes)
+    faults.check()
+    kind.check(account_id, request.subject_id, changes)
+
+
+def prepare_replay(account_id: int, request: ProposalWrite) -> PreparedReplay | None:
+    """Return a replay of the last 90 days with the proposed steps, for a proposal about a flow; None for others."""
+    if request.kind not in ("start_flow", "change_flow"):
+        return None
+    steps = request.changes.get("steps", UNSET) if isinstance(request.changes, dict) else UNSET
+    try:
+        return replays.prepare(account_id, request.subject_id, ReplayRequest(days=REPLAYED_DAYS, steps=steps))
+    except Invalid:
+        return None  # A flow without steps or trigger cannot be replayed. The proposal may be to change that.
+
+
+def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedReplay | None = None) -> Proposal:
+    """Store a checked proposal of an agent, start its replay, and tell the users who may decide by email.
+
+    Raises NotAllowed for another actor, and Conflict if the agent has an open proposal of the kind for the subject, or
+    too many open ones.
+    """
+    require_write_transaction()
+    if not by.is_agent:
+        raise NotAllowed(gettext("Only an agent makes proposals."))
+    kind, key_id = BY_NAME[request.kind], get_key_id(by)
+    subject = kind.load(account_id, request.subject_id)
+    is_open = (Proposal.key == key_id) & (Proposal.state == "open")
+    same = is_open & (Proposal.kind == kind.name) & (Proposal.subject_id == request.subject_id)
+    if Proposal.select().where(same).exists():
+        raise Conflict(gettext("There is an open proposal for this already. Withdraw it first."))
+    if Proposal.select().where(is_open).count() >= MAX_OPEN:
+        raise Conflict(gettext("An agent may have %(limit)s open proposals.", limit=MAX_OPEN))
+    now = clock.now_ms()
+    row = Proposal.create(
+        account=account_id, key=key_id, person=by.key_creator_id, kind=kind.name, subject_id=request.subject_id,
+        subject_name=subject.name or "", note=(request.note or "").strip() if isinstance(request.note, str) else "",
+        changes=request.changes if isinstance(request.changes, dict) else {},
+        version=kind.describe_version(subject), created_at=now, updated_at=now,
+    )  # fmt: skip
+    if replay is not None:
+        with suppress(Conflict):  # One that a user started is running.
+            replays.start(replay, by.name)
+    mail.tell_deciders(row)
+    audit.record(by, account_id, "proposal_create", f"proposal:{row.id}", _describe(row))
+    return row
+
+
+def _describe(row: Proposal) -> dict[str, Any]:
+    noun = BY_NAME[row.kind].noun
+    return {"kind": row.kind, noun: row.subject_id, "name": row.subject_name}
+
+
+def find_subject(row: Proposal) -> Any:
+    """Return the campaign, flow, segment or template of a proposal, or None if it was deleted."""
+    try:
+        return BY_NAME[row.kind].load(row.account_id, row.subject_id)
+    except NotFound:
+        return None
+
+
+def describe_version(row: Proposal) -> str:
+    """Return the version of what a proposal describes as it is now; empty if its subject was deleted."""
+    subject = find_subject(row)
+    return BY_NAME[row.kind].describe_version(subject) if subject is not None else ""
+
+
+def review(account_id: int, proposal_id: int, by: Actor) -> Review:
+    """Return what a proposal changes and whom it reaches; of a decided one only whether its subject has changed.
+
+    It counts contacts and renders, so call it on the scanner pool. Raises NotFound.
+    """
+    row = get(account_id, proposal_id, by)
+    kind, version = BY_NAME[row.kind], describe_version(row)
+    if row.state != "open" or not version:
+        return Review(version, version != row.version, [], Reach(), None)
+    try:
+        changes = read_changes(kind, row.changes)
+        differences = kind.compare(account_id, row.subject_id, changes)
+        reach = kind.measure(account_id, row.subject_id, changes)
+    except Invalid:
+        # A newer release may not know the changes any more, and conditions may name what was deleted.
+        return Review(version, True, [], Reach(), None)
+    price = _find_sms_price(account_id) if reach.sms_parts is not None else None
+    cost = None if price is None or reach.sms_parts is None else reach.sms_parts * price
+    return Review(version, version != row.version, differences, reach, cost)
+
+
+def _find_sms_price(account_id: int) -> float | None:
+    sql = "SELECT sms_price FROM flow_replay WHERE account_id = ? AND sms_price IS NOT NULL ORDER BY id DESC LIMIT 1"
+    return cast(float | None, scalar(sql, (account_id,)))
+
+
+class _Authors(NamedTuple):
+    """A proposal as `approvals.can_approve` takes a campaign or flow: the agent's creator is its author."""
+
+    account: Account
+    account_id: int
+    asked_by: int | None
+    edited_by: int | None
+
+
+def require_decider(row: Proposal, by: Actor) -> None:
+    """Raise NotAllowed unless `by` is a user who may send, and, if the account requires approval, who may approve this.
+
+    Nobody approves an own proposal where the account requires another user.
+    """
+    if by.user_id is None:
+        raise NotAllowed(gettext("Only a signed-in user decides about proposals."))
+    if not by.can_send:
+        raise NotAllowed(gettext("Only a user who may send decides about proposals."), required_scope="campaigns:send")
+    if row.account.approval_required:
+        authors = _Authors(row.account, row.account_id, row.person, row.person)
+        if not approvals.can_approve(authors, by):
+            message = approvals.OWN_CHANGE if by.can_approve else approvals.APPROVAL_REQUIRED
+            raise NotAllowed(gettext(message), required_scope="campaigns:approve")
+
+
+def can_decide(row: Proposal, by: Actor) -> bool:
+    """Return whether a user may approve a proposal (`require_decider`)."""
+    try:
+        require_decider(row, by)
+    except NotAllowed:
+        return False
+    return True
+
+
+def prepare_approval(account_id: int, proposal_id: int, by: Actor) -> Any:
+    """Return what the approval of a proposal needs, computed before its transaction; raises NotFound and Invalid."""
+    row = get(account_id, proposal_id, by)
+    if row.state != "open" or find_subject(row) is None:
+        return None  # The approval raises the error.
+    kind = BY_NAME[row.kind]
+    return kind.prepare(account_id, row.subject_id, read_changes(kind, row.changes))
+
+
+def approve(account_id: int, proposal_id: int, request: ApproveProposal, by: Actor, prepared: Any) -> Proposal:
+    """Carry out a proposal for the user who approves it, in one transaction with the decision.
+
+    Raises NotFound; NotAllowed (`require_decider`, and what the act itself requires); Conflict if the proposal is not
+    open, or if what it describes is not at `request.version`; and what the act raises, such as Invalid with blockers.
+    """
+    require_write_transaction()
+    row = _get_open(account_id, proposal_id, by)
+    require_decider(row, by)
+    version = describe_version(row)
+    if not version or version != request.version:
+        raise Conflict(gettext(CHANGED), version=version)
+    kind = BY_NAME[row.kind]
+    kind.carry_out(account_id, row.subject_id, read_changes(kind, row.changes), by, prepared)
+    return _decide(row, "approved", by)
+
+
+def return_to_agent(account_id: int, proposal_id: int, note: str | None, by: Actor) -> Proposal:
+    """Return a proposal with a note that the agent can read.
+
+    Raises NotFound, NotAllowed for whoever may not send, and Conflict if it is not open.
+    """
+    require_write_transaction()
+    row = _get_open(account_id, proposal_id, by)
+    if by.user_id is None or not by.can_send:
+        raise NotAllowed(gettext("Only a user who may send decides about proposals."), required_scope="campaigns:send")
+    row.answer = (note or "").strip() or None
+    return _decide(row, "returned", by)
+
+
+def withdraw(account_id: int, proposal_id: int, by: Actor) -> Proposal:
+    """Withdraw an own proposal of an agent; raises NotFound, and Conflict if it is not open."""
+    require_write_transaction()
+    if not by.is_agent:
+        raise NotAllowed(gettext("Only the agent that made a proposal can withdraw it."))
+    return _decide(_get_open(account_id, proposal_id, by), "withdrawn", by)
+
+
+def _get_open(account_id: int, proposal_id: int, by: Actor) -> Proposal:
+    row = get(account_id, proposal_id, by)
+    if row.state != "open":
+        raise Conflict(gettext(_DECIDED), state=row.state)
+    return row
+
+
+def _decide(row: Proposal, state: State, by: Actor) -> Proposal:
+    now = clock.now_ms()
+    row.state, row.decided_by_id, row.decided_at, row.updated_at = state, by.user_id, now, now
+    row.save()
+    act = {"approved": "approve", "returned": "return", "withdrawn": "withdraw"}[state]
+    audit.record(by, row.account_id, f"proposal_{act}", f"proposal:{row.id}", {**_describe(row), "agent": row.key_id})
+    return get(row.account_id, row.id, by)

@@ -1,0 +1,171 @@
+"""The pages of proposals: what agents propose, and the switch that stops all agents."""
+
+from typing import Any
+
+from msgspec import structs
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import access, agents
+from appliance.agents import proposals
+from appliance.agents.kinds import BY_NAME
+from appliance.agents.proposals import ApproveProposal, ProposalQuery
+from appliance.campaigns import preflight
+from appliance.core import errors, validation
+from appliance.core.i18n import format_data_number, gettext, gettext_noop, pgettext, pgettext_noop
+from appliance.flows import replays
+from appliance.settings import config
+from appliance.storage.models import Proposal, User
+from appliance.storage.transactions import commit, fetch, render_preview, render_send, scan
+from ui import formats, view
+from ui.forms import Form, parse_int
+from ui.guard import ignore_double_submit, signed_in
+from ui.pages import approvals
+from ui.session import Pages, Visit
+from ui.widgets import replay_words
+
+pages = Pages("ui_proposals", url_prefix="/proposals")
+
+STATES = {
+    "open": ("sched", pgettext_noop("proposal", "Open")),
+    "approved": ("done", pgettext_noop("proposal", "Approved")),
+    "returned": ("paused", pgettext_noop("proposal", "Returned")),
+    "withdrawn": ("stopped", pgettext_noop("proposal", "Withdrawn")),
+}  # fmt: skip
+
+
+def _list_states() -> dict[str, tuple[str, str]]:
+    return {key: (tone, pgettext("proposal", label)) for key, (tone, label) in STATES.items()}
+
+
+_VERBS = {
+    "send_campaign": gettext_noop("Approve and send"),
+    "start_flow": gettext_noop("Approve and start"),
+    "change_flow": gettext_noop("Approve change"),
+    "change_segment": gettext_noop("Approve change"),
+    "change_template": gettext_noop("Approve change"),
+}
+_APPROVED = gettext_noop("Approved.")
+_RETURNED = gettext_noop("Returned. The agent can read your note.")
+_DECIDED = gettext_noop("The status changed in the meantime. This page shows the current status.")
+
+
+@pages.get("/", strict_slashes=False)
+@signed_in()
+async def list_proposals(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the proposals of agents, and to owners and admins the agents with the switch."""
+    state = request.args.get("state") or ("open" if "state" not in request.args else "")
+    state = state if state in STATES else ""
+    raw = {"page": parse_int(request.args.get("page"), 1, 1), "limit": 50, **({"state": state} if state else {})}
+    page = await fetch(proposals.fetch_page, visit.account_id, validation.read(ProposalQuery, raw), visit.actor)
+    has_agents = visit.can(access.ADMIN_SCOPE)
+    return view.render(
+        request, "proposals/index.html", page=page, state=state, states=_list_states(), kinds=BY_NAME,
+        agents=await fetch(agents.list_agents, visit.account_id) if has_agents else [], may_stop=has_agents,
+        limit=config.current().limits.agent_acts_per_hour, stopped_at=visit.account.agents_stopped_at,
+        last_used=access.last_used_at,
+    )  # fmt: skip
+
+
+@pages.get("/<proposal_id:int>")
+@signed_in()
+async def show_proposal(request: Request, visit: Visit, proposal_id: int) -> HTTPResponse:
+    """Show a proposal with what it changes, whom it reaches, and the buttons of the decision."""
+    return await _render_proposal(request, visit, proposal_id, Form(), 200)
+
+
+async def _render_proposal(
+    request: Request, visit: Visit, proposal_id: int, form: Form, status: int
+) -> HTTPResponse:  # fmt: skip
+    row = await fetch(proposals.get, visit.account_id, proposal_id, visit.actor)
+    review = await scan(proposals.review, visit.account_id, proposal_id, visit.actor)
+    kind, checklist = BY_NAME[row.kind], None
+    if row.state == "open" and row.kind == "send_campaign" and review.version:
+        result = await render_preview(preflight.run_preflight, visit.account_id, row.subject_id, visit.actor)
+        # Who approves the proposal confirms a send to all contacts, whose number the page shows.
+        result = structs.replace(
+            result, blockers=[finding for finding in result.blockers if finding.code != "confirmation_required"]
+        )
+        checklist = approvals.build_checklist(result, row.subject_id, visit, is_later="scheduled_at" in row.changes)
+    may_decide = row.state == "open" and bool(review.version) and visit.can("campaigns:send")
+    return view.render(
+        request, "proposals/show.html", status, proposal=row, review=review, kind=kind, form=form,
+        state=_list_states()[row.state], verb=_VERBS[row.kind], checklist=checklist, may_decide=may_decide,
+        may_approve=may_decide and await fetch(proposals.can_decide, row, visit.actor),
+        subject_url=kind.path.format(row.subject_id) if review.version else "",
+        decider=await fetch(_find_decider, row), cost=_format_cost(review.cost),
+        **await fetch(_load_replay, visit.account_id, row),
+    )  # fmt: skip
+
+
+def _find_decider(row: Proposal) -> str:
+    user = User.get_or_none(User.id == row.decided_by_id) if row.decided_by_id is not None else None
+    return str(user.name or user.email) if user is not None else ""
+
+
+def _format_cost(cost: float | None) -> str:
+    return "" if cost is None else format_data_number(round(cost, 2))
+
+
+def _load_replay(account_id: int, row: Proposal) -> dict[str, Any]:
+    """Return the replay of the flow of a proposal: `replay`, `percent` and `headline`; without one they are empty."""
+    empty: dict[str, Any] = {"replay": None, "percent": 0, "headline": "", "replay_rows": [], "compares": False}
+    if row.state != "open" or BY_NAME[row.kind].noun != "flow":
+        return empty
+    try:
+        replay = replays.find(account_id, row.subject_id)
+    except errors.NotFound:
+        return empty
+    result = replays.read_result(replay) if replay is not None else None
+    if replay is None or result is None:
+        percent = round(100 * replays.get_progress(replay)) if replay is not None else 0
+        return {**empty, "replay": replay, "percent": percent}
+    words = replay_words.summarize(account_id, result, replay.days)
+    shown = {"headline": words["headline"], "replay_rows": words["rows"], "compares": words["compares"]}
+    return {"replay": replay, "percent": 100, **shown}
+
+
+@pages.post("/<proposal_id:int>/approve")
+@signed_in("campaigns:send")
+@ignore_double_submit
+async def approve_proposal(request: Request, visit: Visit, proposal_id: int) -> HTTPResponse:
+    """Approve a proposal as the page showed it, which carries it out."""
+    form = Form.from_request(request)
+    body = ApproveProposal(version=form["version"][:64])
+    try:
+        prepared = await render_send(proposals.prepare_approval, visit.account_id, proposal_id, visit.actor)
+        args = (visit.account_id, proposal_id, body, visit.actor, prepared)
+        await commit(proposals.approve, *args)
+    except errors.Conflict as error:
+        form.errors["base"] = error.message
+        return await _render_proposal(request, visit, proposal_id, form, 409)
+    except errors.Invalid as error:
+        messages = [message for texts in error.fields.values() for message in texts] or [error.message]
+        form.errors["base"] = " ".join(formats.sentence(message) for message in dict.fromkeys(messages))
+        return await _render_proposal(request, visit, proposal_id, form, 422)
+    view.flash(request, gettext(_APPROVED))
+    return view.redirect(request, f"/proposals/{proposal_id}")
+
+
+@pages.post("/<proposal_id:int>/return", name="return")
+@signed_in("campaigns:send")
+async def return_proposal(request: Request, visit: Visit, proposal_id: int) -> HTTPResponse:
+    """Return a proposal to its agent, with the note of the form."""
+    note = Form.from_request(request)["note"][:1000]
+    try:
+        await commit(proposals.return_to_agent, visit.account_id, proposal_id, note, visit.actor)
+    except errors.Conflict:
+        view.flash(request, gettext(_DECIDED))
+    else:
+        view.flash(request, gettext(_RETURNED))
+    return view.redirect(request, f"/proposals/{proposal_id}")
+
+
+@pages.post("/agents")
+@signed_in(access.ADMIN_SCOPE)
+async def switch_agents(request: Request, visit: Visit) -> HTTPResponse:
+    """Stop all agents of the account, or let them go on."""
+    is_stopped = Form.from_request(request)["stopped"] == "yes"
+    await commit(agents.set_stopped, visit.account_id, is_stopped, visit.actor)
+    view.flash(request, gettext("All agents are stopped.") if is_stopped else gettext("The agents may go on."))
+    return view.redirect(request, "/proposals")
