@@ -13,8 +13,10 @@ from functools import cache
 from html import escape, unescape
 from typing import Any, NamedTuple
 
+from appliance.api.mcp.resources import GuideText
 from appliance.core import executable
 from appliance.core.i18n import DEFAULT_LANGUAGE, gettext_noop
+from appliance.settings import config
 from ui import static_files
 
 
@@ -196,8 +198,7 @@ def load_guide(name: str, base: str, language: str = DEFAULT_LANGUAGE) -> Guide:
     translation = executable.shipped_path("ui", "guides", language, f"{name}.md")
     is_translated = language != DEFAULT_LANGUAGE and translation.is_file()
     tag = (language if is_translated else DEFAULT_LANGUAGE).replace("_", "-")
-    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text("utf-8")
-    title, lead, body = _render_guide(text, DEFAULT_LANGUAGE)
+    title, lead, body = _render_guide(_read_guide(name), DEFAULT_LANGUAGE)
     if is_translated:
         heading_ids = iter(re.findall(r'<h[23] id="([^"]+)">', body))
         title, lead, body = _render_guide(translation.read_text("utf-8"), language)
@@ -215,13 +216,39 @@ def load_guide(name: str, base: str, language: str = DEFAULT_LANGUAGE) -> Guide:
     )
 
 
+def list_guide_texts() -> list[GuideText]:
+    """Return all guides in English as Markdown, for assistants; a guide is read when its text is needed."""
+    return [_describe_guide_text(name) for name in guide_names()]
+
+
+def _describe_guide_text(name: str) -> GuideText:
+    title, lead, _ = _split_guide(_read_guide(name))
+    return GuideText(name, title, lead, lambda: _read_guide(name).replace(_EXAMPLE_BASE_URL, _base_url()))
+
+
+def _read_guide(name: str) -> str:
+    """Return the Markdown of an English guide without the comment above its title."""
+    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text("utf-8")
+    return text[text.index("# ") :]
+
+
+def _base_url() -> str:
+    return config.base_url(config.current())
+
+
+def _split_guide(text: str) -> tuple[str, str, str]:
+    """Return the title, introduction and rest of a guide, in Markdown."""
+    title, lead, source = (part.strip() for part in text.split("\n\n", 2))
+    return title.removeprefix("# "), lead, source
+
+
 def _render_guide(text: str, language: str) -> tuple[str, str, str]:
     """Return the title, introduction and HTML body of a guide; the comment above the title is left out.
 
     Pictures are those of a language.
     """
-    title, lead, source = (part.strip() for part in text[text.index("# ") :].split("\n\n", 2))
-    return title.removeprefix("# "), lead, _markdown_renderer().render(source, {"language": language})
+    title, lead, source = _split_guide(text[text.index("# ") :])
+    return title, lead, _markdown_renderer().render(source, {"language": language})
 
 
 def slug(words: str) -> str:

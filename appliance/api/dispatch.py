@@ -54,7 +54,7 @@ def _build_reference_faults(account_id: int, references: list[tuple[str, str, in
 BASE_PATH = "/v1/my"
 API_VERSION = "1.0"
 # Unknown API versions are included, because a client that requests one expects a JSON error.
-_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|compat(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
+_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|compat(?:/.*)?|mcp|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
 # A larger body is parsed and checked in a thread: 2 MB with 100,000 values take up to 0.2 s.
 _MAX_INLINE_BYTES = 65_536
 
@@ -197,8 +197,11 @@ async def handle_error(request: Request, error: Exception) -> HTTPResponse:
     the client; if that fails, the client gets the error of the authentication (401, 403 or 429) instead of 413.
     """
     response = await doors.handle_error(request, error)
-    if response is not None:
-        return response
+    return response if response is not None else await handle_api_error(request, error)
+
+
+async def handle_api_error(request: Request, error: Exception) -> HTTPResponse:
+    """Return the response for an error of a request of the API itself, as `handle_error`."""
     route = getattr(request.route.ctx, "route", None) if request.route else None
     if isinstance(error, PayloadTooLarge) and route is not None:
         try:

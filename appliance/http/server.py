@@ -25,7 +25,7 @@ from sanic.http.http1 import Http
 import ui
 from appliance import public
 from appliance.accounts import users
-from appliance.api import dispatch, doors
+from appliance.api import dispatch, doors, mcp
 from appliance.api import http as api_http
 from appliance.campaigns import send_times, states
 from appliance.certificates import store
@@ -62,7 +62,7 @@ from appliance.settings.schema import Config
 from appliance.storage import disk_guard, transactions
 from appliance.storage.database import close_database
 from appliance.storage.disk_guard import DamageWatch
-from ui import guard, static_files
+from ui import documentation, guard, static_files
 
 log = logging.getLogger("campanero")
 
@@ -117,6 +117,7 @@ def mount_routes() -> "Sanic[Any, Any]":
         OAS=False,
     )
     dispatch.mount(app)
+    mcp.mount(app, documentation.list_guide_texts())
     public.mount(app)
     ui.mount(app)
     app.exception(Exception)(_handle_error)
