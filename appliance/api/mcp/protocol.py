@@ -74,8 +74,13 @@ def read_version_header(request: Request) -> str | None:
     for name in ("mcp-protocol-version", "mcp-method", "mcp-name"):
         if len(request.headers.getall(name, [])) > 1:
             raise RpcError(HEADER_MISMATCH, f"Header mismatch: {name} is sent more than once")
-    header: str | None = request.headers.get("mcp-protocol-version")
-    return header
+    return _get_header(request, "mcp-protocol-version")
+
+
+def _get_header(request: Request, name: str) -> str | None:
+    """Return the value of a header without the white space around it, or None (RFC 9110, section 5.5)."""
+    value: str | None = request.headers.get(name)
+    return value.strip(" \t") if value is not None else None
 
 
 def read_message(raw: Any, request: Request) -> Message | None:
@@ -144,7 +149,7 @@ def _check_envelope(method: str, params: dict[str, Any], request: Request, heade
         raise RpcError(INVALID_PARAMS, f"{_META_VERSION} must be a string, and {_META_CAPABILITIES} an object.")
     if header != version:
         raise RpcError(HEADER_MISMATCH, "Header mismatch: MCP-Protocol-Version differs from params._meta")
-    if request.headers.get("mcp-method") != method:
+    if _get_header(request, "mcp-method") != method:
         raise RpcError(HEADER_MISMATCH, "Header mismatch: Mcp-Method differs from the method")
     name = _NAME_PARAMETERS.get(method)
     if name is not None and isinstance(params.get(name), str) and _read_name_header(request) != params[name]:
@@ -155,7 +160,7 @@ def _check_envelope(method: str, params: dict[str, Any], request: Request, heade
 
 def _read_name_header(request: Request) -> str | None:
     """Return the value of `Mcp-Name`, which is in base64 if it is no plain ASCII; None if it is missing or invalid."""
-    header: str | None = request.headers.get("mcp-name")
+    header = _get_header(request, "mcp-name")
     match = _ENCODED_HEADER.fullmatch(header or "")
     if match is None:
         return header

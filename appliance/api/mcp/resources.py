@@ -10,6 +10,7 @@ from appliance.accounts.access import Credential
 from appliance.api.in_process import ApiCall, call_api
 from appliance.api.mcp import output
 from appliance.api.mcp.protocol import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from appliance.api.mcp.tools.base import find_denial, get_route
 
 Json = dict[str, Any]
 
@@ -36,7 +37,10 @@ class Spec(NamedTuple):
     title: str
     description: str
     path: str
-    scope: str
+
+    def is_readable(self, credential: Credential) -> bool:
+        """Return whether a credential may read it."""
+        return find_denial(credential, get_route(f"GET {self.path}")) is None
 
 
 SPECS = (
@@ -45,16 +49,14 @@ SPECS = (
         "Conditions of segments",
         "The fields that contacts can be selected by, and the predicates of each type.",
         "/segments/spec",
-        "contacts:read",
     ),
     Spec(
         "designs",
         "Email designs",
         "The sections of email designs with their properties, merge tags, and ready-made emails.",
         "/templates/spec",
-        "templates:read",
     ),
-    Spec("flows", "Flows", "The steps of flows, triggers and known events.", "/flows/spec", "flows:read"),
+    Spec("flows", "Flows", "The steps of flows, triggers and known events.", "/flows/spec"),
 )
 TEMPLATES: list[Json] = [
     {
@@ -78,7 +80,7 @@ def list_resources(credential: Credential, guides: Guides) -> list[Json]:
             "mimeType": "application/json",
         }
         for spec in SPECS
-        if credential.has_scope(spec.scope)
+        if spec.is_readable(credential)
     ]
     return specs + [
         {
@@ -101,7 +103,7 @@ async def read_resource(request: Request, credential: Credential, guides: Guides
     if guide is not None:
         return {"uri": uri, "mimeType": "text/markdown", "text": guide.read()}
     spec = next((spec for spec in SPECS if uri == f"{_SPEC}{spec.name}"), None)
-    if spec is None or not credential.has_scope(spec.scope):
+    if spec is None or not spec.is_readable(credential):
         return None
     reply = await call_api(request, credential, ApiCall("GET", spec.path))
     if reply.is_error:

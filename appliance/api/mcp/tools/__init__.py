@@ -27,8 +27,8 @@ TOOLS: tuple[Tool, ...] = (
 
 
 def list_tools(credential: Credential) -> list[Json]:
-    """Return the descriptions of the tools that a credential has the scopes for."""
-    return [_describe(tool.name) for tool in TOOLS if not tool.find_missing_scopes(credential)]
+    """Return the descriptions of the tools that a credential may use."""
+    return [_describe(tool.name) for tool in TOOLS if tool.find_denial(credential) is None]
 
 
 @cache
@@ -66,12 +66,9 @@ def _fence_error(text: str) -> str:
 
 
 async def _run(tool: Tool, call: ToolCall, arguments: Json) -> Json:
-    missing = tool.find_missing_scopes(call.credential)
-    if missing:
-        raise ToolFailed(
-            f"{tool.name} needs the scope {' and '.join(missing)}, which this key does not have. Only a person can "
-            "create a key with it."
-        )
+    denial = tool.find_denial(call.credential)
+    if denial is not None:
+        raise ToolFailed(f"{tool.name} is not available: {denial} Only a person can create a key that may use it.")
     try:
         values = validation.read(tool.input_type, arguments)
     except Invalid as error:

@@ -1,5 +1,6 @@
 """Tools about the account as a whole: its state, and whether its email arrives."""
 
+import asyncio
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -42,8 +43,7 @@ class Status(ToolOutput, kw_only=True, omit_defaults=True):
 
 
 async def _get_status(call: ToolCall, _: NoInput) -> ToolResult:
-    account = await call.get("/account")
-    delivery = await call.get("/delivery/status")
+    account, delivery = await asyncio.gather(call.get("/account"), call.get("/delivery/status"))
     status = pick(
         Status,
         {key: value for key, value in account.items() if key != "blockers"},
@@ -115,7 +115,7 @@ async def _get_deliverability(call: ToolCall, _: NoInput) -> ToolResult:
     delivery = await call.get("/delivery/status")
     domains = pick_all(Domain, await call.get("/domains", limit=50))
     recent = []
-    if call.has_scope("campaigns:read"):
+    if call.can_call("GET /campaigns"):
         campaigns = await call.get("/campaigns", phase="completed", channel="email", limit=_RECENT_CAMPAIGNS)
         recent = [_summarize_campaign(campaign) for campaign in campaigns]
     unverified = sum(domain.status != "verified" for domain in domains)
@@ -147,7 +147,7 @@ TOOLS = (
         NoInput,
         Status,
         _get_status,
-        ("account:read",),
+        ("GET /account", "GET /delivery/status"),
     ),
     Tool(
         "deliverability",
@@ -158,6 +158,6 @@ TOOLS = (
         NoInput,
         Deliverability,
         _get_deliverability,
-        ("account:read", "domains:read"),
+        ("GET /delivery/status", "GET /domains"),
     ),
 )

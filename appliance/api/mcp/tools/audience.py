@@ -137,7 +137,7 @@ TOOLS = (
         DescribeAudience,
         Audience,
         _describe_audience,
-        ("contacts:read",),
+        ("GET /lists", "GET /segments", "POST /segments/count"),
     ),
     Tool(
         "save_segment",
@@ -146,7 +146,7 @@ TOOLS = (
         SaveSegment,
         SavedSegment,
         _save_segment,
-        ("contacts:write",),
+        ("POST /segments", "PATCH /segments/{id}"),
         is_read_only=False,
         is_idempotent=False,
     ),

@@ -6,6 +6,7 @@ same credential can do over HTTP (`appliance/api/in_process.py`).
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -13,8 +14,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from sanic import Request
 
 from appliance.accounts.access import Credential
+from appliance.api import auth
+from appliance.api.endpoints import Route
+from appliance.api.http import ApiError
 from appliance.api.in_process import ApiCall, ApiReply, call_api
 from appliance.api.mcp import output
+from appliance.api.routes import ROUTES
 from appliance.core.errors import Invalid
 
 S = TypeVar("S", bound=Struct)
@@ -52,9 +57,9 @@ class ToolCall:
         self.masker = output.Masker() if is_masked else None
         self._known_contacts: set[int] = set()
 
-    def has_scope(self, scope: str) -> bool:
-        """Return whether the caller has a scope."""
-        return self.credential.has_scope(scope)
+    def can_call(self, operation: str) -> bool:
+        """Return whether the caller may call an operation, such as `GET /campaigns`."""
+        return find_denial(self.credential, get_route(operation)) is None
 
     async def get(self, path: str, **query: Any) -> Any:
         """Return the JSON of a GET request; parameters that are None or UNSET are left out. Raises ToolFailed."""
@@ -100,13 +105,29 @@ class ToolCall:
         return reply._replace(value=value)
 
 
+@cache
+def get_route(operation: str) -> Route:
+    """Return the route of an operation, such as `GET /contacts/{id}`. Raises StopIteration for an unknown one."""
+    return next(route for route in ROUTES if f"{route.method} {route.path}" == operation)
+
+
+def find_denial(credential: Credential, route: Route) -> str | None:
+    """Return why a credential may not call a route, or None if it may."""
+    try:
+        auth.require_route_access(credential, route)
+    except ApiError as error:
+        return error.message
+    return None
+
+
 Run = Callable[[ToolCall, Any], Awaitable[ToolResult]]
 
 
 class Tool(NamedTuple):
-    """A tool: what a model reads about it, its input and output, and the scopes that its caller needs.
+    """A tool: what a model reads about it, its input and output, and the operations of the API that it needs.
 
-    The hints are those of the protocol (server/tools, "ToolAnnotations").
+    Whoever may not call one of these operations (`needs`, such as `GET /account`) does not see the tool. The hints are
+    those of the protocol (server/tools, "ToolAnnotations").
     """
 
     name: str
@@ -115,15 +136,16 @@ class Tool(NamedTuple):
     input_type: type[Struct]
     output_type: type[ToolOutput]
     run: Run
-    scopes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     is_read_only: bool = True
     is_destructive: bool = False
     is_idempotent: bool = True
     reaches_outside: bool = False
 
-    def find_missing_scopes(self, credential: Credential) -> list[str]:
-        """Return the scopes that a credential lacks for this tool."""
-        return [scope for scope in self.scopes if not credential.has_scope(scope)]
+    def find_denial(self, credential: Credential) -> str | None:
+        """Return why a credential may not use the tool, or None if it may."""
+        denials = (find_denial(credential, get_route(operation)) for operation in self.needs)
+        return next((denial for denial in denials if denial is not None), None)
 
     def describe(self) -> Json:
         """Return the tool as clients get it in `tools/list`."""

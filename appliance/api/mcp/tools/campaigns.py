@@ -194,7 +194,7 @@ TOOLS = (
         ListCampaigns,
         CampaignList,
         _list_campaigns,
-        ("campaigns:read",),
+        ("GET /campaigns",),
     ),
     Tool(
         "campaign_report",
@@ -205,7 +205,7 @@ TOOLS = (
         WhichCampaign,
         Report,
         _get_report,
-        ("campaigns:read",),
+        ("GET /campaigns/{id}", "GET /campaigns/{id}/report"),
     ),
     Tool(
         "compare",
@@ -214,6 +214,6 @@ TOOLS = (
         Compare,
         Comparison,
         _compare,
-        ("campaigns:read",),
+        ("GET /campaigns/{id}", "GET /campaigns/{id}/report"),
     ),
 )

@@ -138,7 +138,9 @@ async def _get_contact(call: ToolCall, wanted: WhichContact) -> ToolResult:
     path = f"/contacts/{contact['id']}"
     timeline = await call.call("GET", f"{path}/timeline", {"limit": _MAX_HISTORY_ENTRIES})
     consents = await call.call("GET", f"{path}/consents", {"limit": _MAX_HISTORY_ENTRIES})
-    runs = await call.get(f"{path}/runs", limit=_MAX_HISTORY_ENTRIES) if call.has_scope("flows:read") else []
+    runs = (
+        await call.get(f"{path}/runs", limit=_MAX_HISTORY_ENTRIES) if call.can_call("GET /contacts/{id}/runs") else []
+    )
     cut = [
         f"{name} shows the latest {_MAX_HISTORY_ENTRIES} of {read_paging(reply).total}; "
         f"api_call GET {path}/{part} has all"
@@ -209,14 +211,14 @@ async def _explain(call: ToolCall, wanted: WhyNot) -> ToolResult:
         value.campaign = await call.get(f"/campaigns/{wanted.campaign_id}/explain", contact_id=wanted.contact_id)
         reasons.insert(0, value.campaign["sentence"])
     if isinstance(wanted.flow_id, int):
-        if not call.has_scope("flows:read"):
-            raise ToolFailed("flow_id needs the scope flows:read, which this key does not have.")
+        if not call.can_call("GET /flows/{id}"):
+            raise ToolFailed("flow_id is not available: this key may not read flows.")
         await call.get(f"/flows/{wanted.flow_id}")
         runs = await call.get(f"/contacts/{wanted.contact_id}/runs", limit=50)
         value.runs = [run for run in runs if run["flow_id"] == wanted.flow_id]
         if not value.runs:
             reasons.insert(0, "The contact is not among the latest runs of this flow: it has not entered it.")
-    if call.has_scope("messages:read"):
+    if call.can_call("GET /messages"):
         messages = await call.get(
             "/messages", contact_id=wanted.contact_id, campaign_id=wanted.campaign_id, flow_id=wanted.flow_id, limit=10
         )
@@ -233,7 +235,7 @@ TOOLS = (
         FindContacts,
         FoundContacts,
         _find_contacts,
-        ("contacts:read",),
+        ("GET /contacts",),
     ),
     Tool(
         "contact",
@@ -244,7 +246,7 @@ TOOLS = (
         WhichContact,
         ContactOutput,
         _get_contact,
-        ("contacts:read",),
+        ("GET /contacts", "GET /contacts/{id}/timeline", "GET /contacts/{id}/consents"),
     ),
     Tool(
         "why_not",
@@ -254,6 +256,6 @@ TOOLS = (
         WhyNot,
         Reasons,
         _explain,
-        ("contacts:read", "campaigns:read"),
+        ("GET /contacts/{id}", "GET /campaigns/{id}/explain"),
     ),
 )

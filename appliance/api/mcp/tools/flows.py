@@ -160,7 +160,7 @@ TOOLS = (
         DraftFlow,
         FlowOutput,
         _draft_flow,
-        ("flows:read", "flows:write"),
+        ("GET /flows/{id}", "POST /flows", "PATCH /flows/{id}"),
         is_read_only=False,
         is_destructive=True,
         is_idempotent=False,
@@ -174,7 +174,7 @@ TOOLS = (
         SimulateFlow,
         SimulationOutput,
         _simulate,
-        ("flows:read",),
+        ("POST /flows/{id}/simulate", "POST /flows/{id}/simulate_all"),
     ),
     Tool(
         "flow_report",
@@ -183,6 +183,6 @@ TOOLS = (
         WhichFlow,
         FlowReportOutput,
         _get_report,
-        ("flows:read",),
+        ("GET /flows/{id}", "GET /flows/{id}/report"),
     ),
 )

@@ -9,7 +9,16 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.accounts.access import Credential
 from appliance.api.endpoints import Route
 from appliance.api.in_process import is_callable
-from appliance.api.mcp.tools.base import Json, Tool, ToolCall, ToolFailed, ToolOutput, ToolResult, build_schema
+from appliance.api.mcp.tools.base import (
+    Json,
+    Tool,
+    ToolCall,
+    ToolFailed,
+    ToolOutput,
+    ToolResult,
+    build_schema,
+    find_denial,
+)
 from appliance.api.routes import ROUTES
 
 _MAX_SEARCH_CHARACTERS, _MAX_PATH_CHARACTERS, _MAX_FOUND = 200, 500, 15
@@ -51,7 +60,7 @@ class FoundOperations(ToolOutput, kw_only=True, omit_defaults=True):
 
 
 def _list_routes(credential: Credential) -> list[Route]:
-    return [route for route in ROUTES if is_callable(route) and credential.has_scope(route.scope)]
+    return [route for route in ROUTES if is_callable(route) and find_denial(credential, route) is None]
 
 
 def _describe(route: Route) -> str:
