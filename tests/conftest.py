@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 RINGS = {
     "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
     "api": "process", "attacks": "process", "built": "process", "direct": "process", "doors": "process",
-    "journeys": "process", "clients": "process", "clients/test_generated_files.py": "unit",
+    "journeys": "process", "mcp": "process", "clients": "process", "clients/test_generated_files.py": "unit",
     "clients/test_python_transport.py": "unit",
     "model": "process", "schemathesis": "process", "test_executable.py": "process",
     "ui": "browser", "attacks/test_html.py": "browser", "designs/test_screens.py": "browser", "faults": "fault",

@@ -78,9 +78,9 @@ class RecentCampaign(Struct, omit_defaults=True):
     id: int
     name: str
     accepted: int
+    failed: int
     bounce_rate: float | None = None
     complaint_rate: float | None = None
-    failed: int = 0
 
 
 class Deliverability(ToolOutput, kw_only=True, omit_defaults=True):
@@ -106,8 +106,8 @@ def _summarize_campaign(campaign: Any) -> RecentCampaign:
     stats = campaign["stats"]
     accepted = stats["accepted"]
     return RecentCampaign(
-        campaign["id"], campaign["name"], accepted, _compute_rate(stats["bounced"], accepted),
-        _compute_rate(stats["complained"], accepted), stats["failed"],
+        campaign["id"], campaign["name"], accepted, stats["failed"], _compute_rate(stats["bounced"], accepted),
+        _compute_rate(stats["complained"], accepted),
     )  # fmt: skip
 
 

@@ -84,10 +84,10 @@ class Figures(Struct, omit_defaults=True):
     id: int
     name: str
     phase: str
+    audience: int
+    accepted: int
     subject: str = ""
     sent_at: str = ""
-    audience: int = 0
-    accepted: int = 0
     open_rate: Annotated[float, Meta(description="opens by people; machines are left out")] | None = None
     click_rate: Annotated[float, Meta(description="clicks by people")] | None = None
     click_to_open_rate: float | None = None

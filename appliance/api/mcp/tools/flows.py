@@ -101,10 +101,10 @@ class SimulationOutput(ToolOutput, kw_only=True, omit_defaults=True):
     text: Annotated[str, Meta(description="the course in words")] = ""
     end: Annotated[Json, Meta(description="how the run of the contact ends")] = {}
     timeline: Annotated[list[Json], Meta(description="what happens to the contact, with times and messages")] = []
-    met: Annotated[int, Meta(description="contacts that would have entered")] = 0
-    completed: int = 0
-    exited: int = 0
-    live: Annotated[int, Meta(description="contacts still in the flow")] = 0
+    met: Annotated[int, Meta(description="contacts that would have entered")] | None = None
+    completed: int | None = None
+    exited: int | None = None
+    live: Annotated[int, Meta(description="contacts still in the flow")] | None = None
     reasons: Annotated[Json, Meta(description="why contacts did not enter")] = {}
     steps: Annotated[list[Json], Meta(description="contacts and messages by step")] = []
     notes: list[str] = []
