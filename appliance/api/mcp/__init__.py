@@ -64,7 +64,7 @@ async def _handle(request: Request) -> HTTPResponse:
             described.status, protocol.error_body(None, RpcError(code, described.message, data, described.status))
         )
         headers |= described.headers
-        if described.status == 401:
+        if described.status == 401 and "resource_metadata" not in headers.get("WWW-Authenticate", ""):
             headers["WWW-Authenticate"] = build_challenge()
     if answer.value is None:
         return HTTPResponse(b"", answer.status, headers)

@@ -74,7 +74,11 @@ async def _run(tool: Tool, call: ToolCall, arguments: Json) -> Json:
     except Invalid as error:
         raise refuse_arguments(error) from None
     result = await tool.run(call, values)
-    bounded = output.bound(msgspec.to_builtins(result.value))
+    value = msgspec.to_builtins(result.value)
+    if call.masker is not None:
+        # Once more, because the last response may have named a contact of whom an earlier one spoke.
+        value = call.masker.mask(value)
+    bounded = output.bound(value)
     if bounded.cuts:
         bounded.value["cut"] = [*bounded.value.get("cut", []), *bounded.cuts]
     return {
