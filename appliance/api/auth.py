@@ -62,8 +62,8 @@ _SIGN_IN_ONLY = {
 async def authenticate(request: Request, agents: bool = False) -> Credential:
     """Return the credential of a request's API key or JWT, and record the use of a session.
 
-    Without `agents`, the key of an agent gets 403, so that an endpoint is closed to agents unless it admits them. A call
-    from inside the process (`in_process.py`) has the credential of the request that caused it.
+    Without `agents`, the key of an agent gets 403, so that an endpoint is closed to agents unless it admits them. A
+    call from inside the process (`in_process.py`) has the credential of the request that caused it.
 
     Raises 403 for the public key of a form. Any other missing or invalid credential raises the same 401 error, which
     does not say what is wrong.

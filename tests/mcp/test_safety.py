@@ -108,7 +108,7 @@ def test_masked_assistant_never_sees_personal_data(server: Server, contact_id: i
         result = json.dumps(masked.call(tool, **arguments), ensure_ascii=False)
         for secret in ("Zoe", "zoe", "Quux", "Mathilda", "secret.example", "4155552671", "Ignore all"):
             assert secret not in result, (tool, arguments, secret, result[:3000])
-    assert {tool for tool, _ in calls} == set(masked.list_tools()) - {"propose"}
+    assert {tool for tool, _ in calls} == set(masked.list_tools())
     shown = masked.use("contact", contact_id=contact_id)["contact"]
     assert shown["first_name"] == "[name]" and shown["channels"][0]["value"] in ("[email]", "[phone]")
 
@@ -182,7 +182,8 @@ def test_ids_of_another_account_do_not_exist(server: Server, tenants: tuple[Tena
     mine, theirs = tenants
     intruder, ids = Assistant(server, theirs.api.key), mine.object_ids
     own = Tenant(theirs.api).api.post("/contacts", {"email": "own@example.org"}).expect(201)["id"]
-    before = mine.read_all()
+    paths = [f"/{noun}/{ids[noun]}" for noun in ("contacts", "lists", "segments", "campaigns", "flows")]
+    before = [mine.api.get(path).expect(200) for path in paths]
     calls = [
         ("contact", {"contact_id": "contacts"}), ("why_not", {"contact_id": "contacts"}),
         ("why_not", {"contact_id": own, "campaign_id": "campaigns"}),
@@ -207,7 +208,7 @@ def test_ids_of_another_account_do_not_exist(server: Server, tenants: tuple[Tena
             texts[0] = re.sub(rf"\b{number}\b", "N", texts[0])
         assert texts[0] == re.sub(rf"\b(?:{'|'.join(numbers)})\b", "N", texts[1]), (tool, texts)
         assert "alpha" not in texts[0]
-    assert mine.read_all() == before
+    assert [mine.api.get(path).expect(200) for path in paths] == before
 
 
 def test_results_are_bounded_and_say_what_is_missing(server: Server) -> None:
@@ -246,3 +247,46 @@ def test_calls_count_in_the_rate_limit_and_the_audit_log(server: Server) -> None
     server.client().post(f"/campaigns/{campaign}/cancel")
     result = assistant.call("api_call", method="POST", path=f"/campaigns/{campaign}/send", body={})
     assert result["isError"]
+
+
+def test_agent_drafts_and_proposes_but_sends_nothing(server: Server) -> None:
+    """The key of an agent has the tools to draft and propose; every way to send is closed, whatever the words."""
+    agent = Assistant(server, server.new_key("drafter", "--agent"))
+    ordinary = Assistant(server).list_tools()
+    assert set(agent.list_tools()) == {*ordinary, "propose", "list_proposals"}
+    people = server.client().post("/lists", {"name": "Readers"}).expect(201)["id"]
+    content = {"subject": "Hello", "body": "<p>Hello</p>", "list_id": people}
+    draft = agent.use("draft_campaign", name="Proposed", **content)["id"]
+    agent.use("preflight", campaign_id=draft)
+    flow = agent.use("draft_flow", starter="welcome", name="Proposed")["id"]
+    attempts = [
+        ("POST", f"/campaigns/{draft}/send", {}), ("PATCH", f"/campaigns/{draft}", {"status": "live"}),
+        ("PATCH", f"/campaigns/{draft}", {"scheduled_at": "2030-01-01T00:00:00Z", "status": "scheduled"}),
+        ("POST", f"/campaigns/{draft}/approve", {}), ("POST", f"/flows/{flow}/activate", {}),
+        ("PATCH", f"/flows/{flow}", {"status": "active"}), ("POST", "/messages", {"to": "a@example.org", "body": "x"}),
+        ("POST", f"/flows/{flow}/enroll", {"contact_ids": [1]}), ("DELETE", "/contacts/1", {}),
+        ("POST", "/api_keys", {"name": "x"}),
+        ("POST", "/webhooks", {"url": "https://evil.example", "events": ["order"]}),
+        ("PATCH", "/account", {"name": "x"}), ("POST", "/contacts", {"email": "b@example.org"}),
+    ]  # fmt: skip
+    for method, path, body in attempts:
+        assert agent.call("api_call", method=method, path=path, body=body)["isError"], path
+    assert agent.call("api_call", method="POST", path=f"/campaigns/{draft}/send")["isError"]
+
+    proposal = agent.use("propose", kind="send_campaign", subject_id=draft, note="It is spring.")["proposal"]
+    assert proposal["state"] == "open"
+    for action in ("approve", "return"):
+        path, body = f"/proposals/{proposal['id']}/{action}", {"version": "x"}
+        assert agent.call("api_call", method="POST", path=path, body=body)["isError"]
+    assert agent.use("list_proposals", state="open")["total"] == 1
+    other = Assistant(server, server.new_key("other drafter", "--agent"))
+    assert other.use("list_proposals")["total"] == 0
+    assert "Only the key of an agent" in Assistant(server).fail("propose", kind="send_campaign", subject_id=1, note="x")
+    campaign = server.client().get(f"/campaigns/{draft}").expect(200)
+    assert (campaign["phase"], campaign["sent_count"]) == ("draft", 0)
+    assert server.client().get(f"/flows/{flow}").expect(200)["status"] == "draft"
+
+    server.cli("agents", "stop")
+    assert agent.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}).status == 403
+    server.cli("agents", "resume")
+    agent.use("list_proposals")

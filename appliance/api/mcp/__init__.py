@@ -79,7 +79,7 @@ def build_challenge() -> str:
 async def _answer(request: Request) -> _Answer:
     """Return the answer to a request. Raises RpcError, ApiError and Refused if it is refused as a whole."""
     _require_own_origin(request)
-    credential = await auth.authenticate(request)
+    credential = await auth.authenticate(request, agents=True)
     rate_limits.take(request, credential, "requests")
     _require_json_accepted(request)
     is_large = len(request.body) > _MAX_INLINE_BYTES

@@ -33,7 +33,7 @@ _EMAIL = re.compile(r"[^\s@<>\"'(),;:\[\]]{1,64}(?:@|%40)[^\s@<>\"'(),;:\[\]/?&#
 _PHONE = re.compile(r"(?<![\w.-])\+?\(?\d(?:[ ()./-]{0,2}\d){6,16}(?![\w-])")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+(?:Z|[+-]\d{2}:\d{2})?)?")
 _NAME_KEYS = frozenset({"first_name", "last_name", "full_name", "nickname", "contact_name"})
-# What tells a person apart, and what was written to or by a contact (in an object that has the id of one)
+# What tells a person apart, and what was written to or by a person (in an object that names one)
 _TRACE_KEYS = frozenset({"ip", "user_agent"})
 _MESSAGE_KEYS = frozenset(
     {
@@ -114,7 +114,9 @@ class Masker:
         if isinstance(value, list):
             return [self.mask(item, key) for item in value]
         if isinstance(value, dict):
-            is_person, is_about_person = _is_person(key, value), value.get("contact_id") is not None
+            # Of a message to an address without a contact, such as a test, only the address says that it is personal.
+            is_about_person = value.get("contact_id") is not None or value.get("to") is not None
+            is_person = _is_person(key, value)
             return {
                 self.mask_text(name): self._mask_field(name, item, is_person, is_about_person)
                 for name, item in value.items()

@@ -10,7 +10,7 @@ from sanic import Request
 from appliance.accounts.access import Credential
 from appliance.api.mcp import output
 from appliance.api.mcp.protocol import INVALID_PARAMS, RpcError
-from appliance.api.mcp.tools import account, audience, campaigns, contacts, drafts, flows, operations
+from appliance.api.mcp.tools import account, audience, campaigns, contacts, drafts, flows, operations, proposals
 from appliance.api.mcp.tools.base import Json, Tool, ToolCall, ToolFailed, refuse_arguments
 from appliance.core import validation
 from appliance.core.errors import Invalid
@@ -22,6 +22,7 @@ TOOLS: tuple[Tool, ...] = (
     *campaigns.TOOLS,
     *drafts.TOOLS,
     *flows.TOOLS,
+    *proposals.TOOLS,
     *operations.TOOLS,
 )
 

@@ -141,9 +141,12 @@ class Tool(NamedTuple):
     is_destructive: bool = False
     is_idempotent: bool = True
     reaches_outside: bool = False
+    is_for_agents: bool = False  # true: other keys can do without it
 
     def find_denial(self, credential: Credential) -> str | None:
         """Return why a credential may not use the tool, or None if it may."""
+        if self.is_for_agents and not credential.is_agent:
+            return "Only the key of an agent has this tool."
         denials = (find_denial(credential, get_route(operation)) for operation in self.needs)
         return next((denial for denial in denials if denial is not None), None)
 
