@@ -85,6 +85,7 @@ SETTINGS_GROUPS = (
     )),
     (gettext_noop("Team and security"), (
         (gettext_noop("Team"), "/settings/team", True), (gettext_noop("Audit log"), "/settings/audit", True),
+        (gettext_noop("Connected apps"), "/settings/apps", False),
     )),
     (gettext_noop("Data and system"), (
         (gettext_noop("Data"), "/settings/data", False), (gettext_noop("Health check"), "/settings/doctor", False),

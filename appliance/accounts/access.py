@@ -248,11 +248,16 @@ def find_credential(key: str) -> Credential | None:
     )
     if row is None:
         return None
-    _last_uses[row[0]] = clock.now_ms()
+    note_use(row[0])
     scopes, is_agent = expand_scopes(row[2]), bool(row[5])
     # The scopes of an agent were checked when its key was made. A row that was changed elsewhere gives it no others.
     granted = scopes & (AGENT_SCOPES if is_agent else SCOPES)
     return Credential(row[1], granted, bool(row[3]), f"key:{row[0]}", key_creator_id=row[4], is_agent=is_agent)
+
+
+def note_use(key_id: int) -> None:
+    """Record in memory that a key is used now; it is written later, with other uses."""
+    _last_uses[key_id] = clock.now_ms()
 
 
 def last_used_at(key: ApiKey) -> int | None:

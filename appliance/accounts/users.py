@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import accounts, audit, passwords, sessions
+from appliance.accounts import accounts, app_grants, audit, passwords, sessions
 from appliance.accounts.access import ROLES
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock, crypto, i18n, validation
@@ -294,7 +294,7 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 
 
 def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
-    """Change a user; disabling a user or setting a password ends all of the user's sessions.
+    """Change a user; disabling a user or setting a password ends all of the user's sessions and connected apps.
 
     A new password is given as `password_hash`; `changes.password` is only validated, and `changes.otp` ignored. Raises
     NotFound; NotAllowed if the actor may not manage the user; and Invalid with all errors: a password of the wrong
@@ -310,11 +310,11 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
         _save(by, user, "user_role", {"role": role, "before": user.role}, role=role)
     if disabled != (user.disabled_at is not None):
         if disabled:
-            _sign_out(user)
+            _sign_out(user, by, "disabled")
         act = "user_disable" if disabled else "user_enable"
         _save(by, user, act, {}, disabled_at=clock.now_ms() if disabled else None)
     if password_hash is not None:
-        _sign_out(user)
+        _sign_out(user, by, "password")
         _save(by, user, "user_password", {}, password_hash=password_hash)
     return user
 
@@ -353,14 +353,14 @@ def rename(user_id: int, name: str, ip: str | None = None) -> User:
 
 
 def change_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
-    """Change a user's password at the user's own request, and end all of the user's sessions except `session_id`.
+    """Change a user's password at the user's own request, and end the user's apps and all sessions but `session_id`.
 
     The caller must have verified the current password. A `session_id` of 0 ends all sessions.
     """
     require_write_transaction()
-    user = User.get_by_id(user_id)
-    _sign_out(user, but=session_id)
-    return _save(_self_actor(user_id, ip), user, "user_password", {}, password_hash=password_hash)
+    user, by = User.get_by_id(user_id), _self_actor(user_id, ip)
+    _sign_out(user, by, "password", but=session_id)
+    return _save(by, user, "user_password", {}, password_hash=password_hash)
 
 
 def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
@@ -370,7 +370,7 @@ def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
-    _sign_out(user)
+    _sign_out(user, by, "password")
     return _save(by, user, "user_password", {}, password_hash=password_hash)
 
 
@@ -400,8 +400,10 @@ def _is_last_owner(user: User) -> bool:
     return user.role == "owner" and user.disabled_at is None and not others.exists()
 
 
-def _sign_out(user: User, but: int = 0) -> None:
+def _sign_out(user: User, by: Actor, reason: Literal["password", "disabled"], but: int = 0) -> None:
+    """End the sessions of a user except `but`, and the apps that the user has connected."""
     sessions.delete_all(user.id, but)
+    app_grants.end_all(user.id, by, reason)
 
 
 def _save(by: Actor, user: User, action: str, data: dict[str, Any], **changes: Any) -> User:

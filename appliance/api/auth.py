@@ -8,15 +8,16 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from sanic import HTTPResponse, Request
 
-from appliance.accounts import access, login, sessions
+from appliance.accounts import access, app_grants, login, sessions
 from appliance.accounts import agents as account_agents
 from appliance.accounts.access import Credential
-from appliance.api import http, schemas
+from appliance.api import http, oauth, schemas
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.http import ApiError
 from appliance.core import crypto, validation
 from appliance.core.clock import iso
 from appliance.core.errors import NotFound, Unavailable
+from appliance.settings import config
 from appliance.storage.transactions import commit, fetch_inline
 
 # No issued API key or token is longer.
@@ -69,14 +70,26 @@ async def authenticate(request: Request, agents: bool = False) -> Credential:
     does not say what is wrong.
     """
     credential: Credential | None = getattr(request.ctx, "credential", None)
-    return credential if credential is not None else await authenticate_token(read_bearer_token(request), agents)
+    if credential is not None:
+        return credential
+    is_mcp, token = request.path == app_grants.MCP_PATH, read_bearer_token(request)
+    try:
+        return await authenticate_token(token, agents, is_mcp)
+    except ApiError as error:
+        if is_mcp and error.status == 401:
+            scopes = sorted(access.AGENT_SCOPES)
+            error.headers["WWW-Authenticate"] = oauth.challenge(app_grants.MCP_PATH, scopes, bool(token))
+        raise
 
 
-async def authenticate_token(token: str, agents: bool = False) -> Credential:
-    """Return the credential of an API key or JWT, and record the use of a session; raises as `authenticate`."""
+async def authenticate_token(token: str, agents: bool = False, is_mcp: bool = False) -> Credential:
+    """Return the credential of an API key, a JWT or a connected app, and record its use; raises as `authenticate`.
+
+    `is_mcp` is whether the request is for the Model Context Protocol, for which tokens of apps may be alone.
+    """
     credential, is_stale = None, False
     if token and len(token) <= _MAX_TOKEN_CHARACTERS:
-        credential, is_stale = fetch_inline(_find_credential, token)
+        credential, is_stale = fetch_inline(_find_credential, token, is_mcp)
     if credential is None:
         if token.startswith(access.PUBLIC_PREFIX):
             raise ApiError(403, "forbidden", "A public key gives access to its form only.")
@@ -102,15 +115,17 @@ def read_bearer_token(request: Request) -> str:
 
 def has_access(request: Request, route: Route) -> bool:
     """Return whether the credential of an authenticated request is still valid and has the scope of its route."""
-    credential, _ = _find_credential(read_bearer_token(request))
+    credential, _ = _find_credential(read_bearer_token(request), request.path == app_grants.MCP_PATH)
     return credential is not None and not credential.is_agent and credential.has_scope(route.scope)
 
 
-def _find_credential(token: str) -> tuple[Credential | None, bool]:
-    """Return the credential of an API key or JWT, and whether the time of last use of its session must be updated.
+def _find_credential(token: str, is_mcp: bool) -> tuple[Credential | None, bool]:
+    """Return the credential of an API key or token, and whether the time of last use of its session must be updated.
 
     The credential is None if the key or token is not valid.
     """
+    if token.startswith(app_grants.ACCESS_PREFIX):
+        return app_grants.find_credential(token, is_mcp, config.current()), False
     key = access.find_credential(token)
     if key is not None or token.count(".") != 2:
         return key, False

@@ -12,7 +12,7 @@ from sanic.exceptions import PayloadTooLarge
 
 from appliance.accounts import access, agents
 from appliance.accounts.access import Credential
-from appliance.api import auth, doors, endpoints, http, openapi, rate_limits
+from appliance.api import auth, doors, endpoints, http, oauth, openapi, rate_limits
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes
 from appliance.core import aliases, validation
@@ -61,7 +61,7 @@ _MAX_INLINE_BYTES = 65_536
 
 def owns_path(path: str) -> bool:
     """Return whether a path belongs to the API, whose errors are JSON and not HTML."""
-    return _PATHS.fullmatch(path) is not None
+    return _PATHS.fullmatch(path) is not None or oauth.owns_path(path)
 
 
 def mount(app: "Sanic[Any, Any]") -> None:
@@ -77,6 +77,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
         blueprint.add_route(auth.log_out, path, ["DELETE"], name=f"leave{_route_name(path)}", error_format="json")
     blueprint.add_route(_get_openapi, "/openapi.yaml", ["GET", "HEAD"], error_format="text")
     add_health_routes(blueprint)
+    oauth.mount(blueprint)
     app.blueprint(blueprint)
     doors.mount(app)
 

@@ -294,6 +294,12 @@ def _agents(handle: Any) -> None:
         database.create_tables([models.Proposal], safe=False)
 
 
+def _connected_apps(handle: Any) -> None:
+    """Add the tables of connected apps (OAuth 2.1): a database of before has none of them."""
+    if not database.table_exists("app_grant"):
+        database.create_tables([models.AppClient, models.AppGrant, models.AppCode, models.AppToken], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -306,6 +312,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _marketing_calendar,
     _series,
     _agents,
+    _connected_apps,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The pages of the web interface: one module and one blueprint for each subject."""
 
 NAMES = (
-    "activity", "approvals", "audit", "brand", "bulk_actions", "campaign_content", "campaign_recipients",
+    "activity", "approvals", "apps", "audit", "brand", "bulk_actions", "campaign_content", "campaign_recipients",
     "campaign_report", "campaigns", "canvas", "composer", "connect", "contact_detail", "contacts", "docs", "editor",
     "editor_sections", "experiments", "exports", "flow_editor", "flow_replay", "flow_runs", "flow_simulation",
     "flow_tests", "flows", "home", "imports", "lists", "login", "messages", "pictures", "proposals", "segments",

@@ -29,6 +29,8 @@ _ACTION_LABELS = {
     "account_update": gettext_noop("Changed account settings"),
     "agents_resume": gettext_noop("Let all agents go on"),
     "agents_stop": gettext_noop("Stopped all agents"),
+    "app_connect": gettext_noop("Connected an app"),
+    "app_disconnect": gettext_noop("Disconnected an app"),
     "backup": gettext_noop("Created a backup"),
     "brand_update": gettext_noop("Changed the brand"),
     "campaign_approve": gettext_noop("Approved a campaign"),

@@ -26,7 +26,6 @@ log = logging.getLogger("campanero.mcp")
 
 PATH = "/mcp"
 # The metadata of the resource (RFC 9728, section 3.1), from which a client learns where it can sign in.
-METADATA_PATH = f"/.well-known/oauth-protected-resource{PATH}"
 _MAX_INLINE_BYTES = 65_536
 
 
@@ -64,16 +63,9 @@ async def _handle(request: Request) -> HTTPResponse:
             described.status, protocol.error_body(None, RpcError(code, described.message, data, described.status))
         )
         headers |= described.headers
-        if described.status == 401 and "resource_metadata" not in headers.get("WWW-Authenticate", ""):
-            headers["WWW-Authenticate"] = build_challenge()
     if answer.value is None:
         return HTTPResponse(b"", answer.status, headers)
     return http.json_response(answer.value, answer.status, headers)
-
-
-def build_challenge() -> str:
-    """Return the WWW-Authenticate header of a 401 response (RFC 6750, section 3; RFC 9728, section 5.1)."""
-    return f'Bearer resource_metadata="{config.base_url(config.current())}{METADATA_PATH}"'
 
 
 async def _answer(request: Request) -> _Answer:

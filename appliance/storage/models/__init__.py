@@ -5,6 +5,10 @@ from appliance.storage.models.account import (
     SEARCH_SQL,
     Account,
     ApiKey,
+    AppClient,
+    AppCode,
+    AppGrant,
+    AppToken,
     Audit,
     BulkAction,
     BulkActionPart,
@@ -87,7 +91,8 @@ from appliance.storage.models.message import (
 )
 
 ALL = (
-    Account, User, Invitation, Session, ApiKey, Setting, MailboxGrant, Idempotency, Audit,
+    Account, User, Invitation, Session, ApiKey, AppClient, AppGrant, AppCode, AppToken,
+    Setting, MailboxGrant, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, StepVisit, FlowRequest, FlowReplay, SplitTest, Cursor,
@@ -113,6 +118,10 @@ __all__ = [
     "VARIANT_INDEXES",
     "Account",
     "ApiKey",
+    "AppClient",
+    "AppCode",
+    "AppGrant",
+    "AppToken",
     "Attachment",
     "Audit",
     "Bounce",

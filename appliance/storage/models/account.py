@@ -107,6 +107,59 @@ class ApiKey(Table):
     created_at = Time()
 
 
+class AppClient(Table):
+    """A connected app that registered itself (RFC 7591); apps with a metadata document have no row."""
+
+    client_id = TextField(unique=True)
+    name = TextField()  # as the app calls itself; nobody has verified it
+    redirect_uris = Json(default=list)
+    created_at = Time(index=True)
+    authorized_at = Time(null=True)  # when a user last connected it
+
+
+class AppGrant(Table):
+    """A connected app: the permission that a user gave a program by OAuth 2.1. It acts as an API key of its own.
+
+    The key has the name and the scopes of the app, and nobody has its secret. The grant ends with the key.
+    """
+
+    account = ForeignKeyField(Account, index=True)
+    user = ForeignKeyField(User, on_delete="CASCADE", index=True)
+    api_key = ForeignKeyField(ApiKey, unique=True, on_delete="CASCADE")
+    client_id = TextField()
+    redirect_host = TextField()  # where the browser was sent back to
+    resource = TextField()  # the URL that its tokens are for (RFC 8707)
+    created_at = Time()
+
+
+class AppCode(Table):
+    """An authorization code, stored as a hash. It is kept for a day after its use, so that a second use is noticed."""
+
+    code_hash = TextField(unique=True)
+    user = ForeignKeyField(User, on_delete="CASCADE", index=True)
+    client_id = TextField()
+    client_name = TextField()
+    redirect_uri = TextField()
+    challenge = TextField()  # of PKCE: base64url of the SHA-256 of the verifier (RFC 7636)
+    scope = TextField()
+    resource = TextField()
+    grant = ForeignKeyField(AppGrant, null=True, on_delete="CASCADE", index=True)  # that its use made
+    used_at = Time(null=True)
+    expires_at = Time(index=True)
+
+
+class AppToken(Table):
+    """An access or refresh token of a connected app, stored as a hash."""
+
+    token_hash = TextField(unique=True)
+    grant = ForeignKeyField(AppGrant, on_delete="CASCADE", index=True)
+    kind = TextField()  # access, refresh
+    scope = TextField(null=True)  # of an access token with fewer scopes than the app; null: those of the app
+    used_at = Time(null=True)  # of a refresh token: when it was exchanged; a second use ends the grant
+    created_at = Time()
+    expires_at = Time(index=True)
+
+
 class Setting(Table):
     """A setting that was changed on a settings page; `name` is its dotted name."""
 
