@@ -269,6 +269,8 @@ def keep_faults_of_readable_fields(
 ) -> dict[str, list[str]]:  # fmt: skip
     """Return the errors of a check by their path in the request, without those at fields that could not be parsed.
 
+    A list without its invalid entries is no such field, but an error of the list itself may only say that they are
+    missing, so it is left out too.
     `read` is the parse result of the request, and `error` the exception of the check of its valid part. `include_base`
     and `either` have the meaning that `validator` describes.
     """
@@ -277,7 +279,7 @@ def keep_faults_of_readable_fields(
     errors = {}
     for path, messages in error.fields.items():
         sent_path = rename_path(_path_in_request(path, read.kept_indexes), read.aliases)
-        is_invalid = sent_path in invalid_paths or any(
+        is_invalid = sent_path in invalid_paths or sent_path in read.kept_indexes or any(
             sent_path[: end.start()] in invalid_paths
             for end in _PART_END_PATTERN.finditer(sent_path, 0, _MAX_PATH_CHARACTERS)
         )

@@ -195,6 +195,7 @@ def test_invalid_repetitions(server: Server) -> None:
     for repeat, paths in (
         ({"every": "week", "at": "9:00"}, {"repeat.at"}),
         ({"every": "week", "at": "09:00"}, {"repeat.weekdays"}),
+        ({"every": "week", "at": "09:00", "weekdays": ["someday"]}, {"repeat.weekdays[0]"}),
         ({"every": "week", "at": "09:00", "weekdays": ["mon"], "day_of_month": 1}, {"repeat.day_of_month"}),
         ({"every": "day", "at": "09:00", "weekdays": ["mon"]}, {"repeat.weekdays"}),
         ({"every": "month", "at": "09:00"}, {"repeat.day_of_month"}),
