@@ -7,6 +7,8 @@ from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
+from appliance.core import time_zones
+
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WEEKS = ("first", "second", "third", "fourth", "last")
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -14,7 +16,6 @@ Week = Literal["first", "second", "third", "fourth", "last"]
 Every = Literal["day", "week", "month"]
 # No date is later than this year, which datetime and time zones allow for.
 _MAX_YEAR = 9_000
-_DAY_MINUTES = 1_440
 
 
 class RepeatRule(NamedTuple):
@@ -43,7 +44,7 @@ def _iterate_dates(rule: RepeatRule, after: int, zone: ZoneInfo) -> Iterator[int
     # A day earlier, because an hour that the clock skips may move to the next day.
     start = datetime.fromtimestamp(after / 1000, zone).date() - timedelta(days=1)
     for day in _iterate_days(rule, start):
-        moment = get_moment(day, time(hour, minute), zone)
+        moment = time_zones.find_moment(datetime.combine(day, time(hour, minute)), zone)
         if moment > last:
             yield moment
             last = moment
@@ -73,17 +74,3 @@ def _get_day_of_month(rule: RepeatRule, year: int, month: int) -> date:
     first = 1 + (WEEKDAYS.index(rule.weekdays[0]) - first_weekday) % 7
     days = range(first, length + 1, 7)
     return date(year, month, days[-1] if rule.week_of_month == "last" else days[WEEKS.index(rule.week_of_month)])
-
-
-def get_moment(day: date, at: time, zone: ZoneInfo) -> int:
-    """Return when it is an hour on a day, in Unix milliseconds.
-
-    An hour that the clock skips becomes the next minute that there is; one that comes twice counts the first time.
-    """
-    wanted = datetime.combine(day, at)
-    for minutes in range(2 * _DAY_MINUTES):
-        local = (wanted + timedelta(minutes=minutes)).replace(tzinfo=zone)
-        moment = local.timestamp()
-        if datetime.fromtimestamp(moment, zone).replace(tzinfo=None, fold=0) == local.replace(tzinfo=None):
-            return round(moment * 1000)
-    raise ValueError(f"the time zone {zone.key} has no time after {wanted}")

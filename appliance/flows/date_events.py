@@ -16,7 +16,7 @@ import msgspec
 from appliance.audience.filters.fields import Binder
 from appliance.audience.segments import members
 from appliance.audience.segments.condition_budget import ConditionsTooSlow
-from appliance.core import clock
+from appliance.core import clock, time_zones
 from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import NewEvent
@@ -47,9 +47,9 @@ class DateQuery(NamedTuple):
 
 
 def get_due_moment(day: date, time_of_day: str, zone: ZoneInfo) -> int:
-    """Return the Unix milliseconds of a time of day (`HH:MM`) on a day in a time zone."""
+    """Return the Unix milliseconds of a time of day (`HH:MM`) on a day in a time zone, by `time_zones.find_moment`."""
     hour, minute = time_of_day.split(":")
-    return int(datetime.combine(day, time(int(hour), int(minute)), zone).timestamp() * 1000)
+    return time_zones.find_moment(datetime.combine(day, time(int(hour), int(minute))), zone)
 
 
 def get_last_due_day(now: int, time_of_day: str, zone: ZoneInfo) -> date:

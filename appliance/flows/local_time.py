@@ -14,7 +14,7 @@ def get_next_moment(now: int, time_of_day: str, weekdays: Collection[str], zone:
     """Return when it is `time_of_day` (`HH:MM`) next in a time zone, in Unix milliseconds; it may be `now`.
 
     `weekdays` limits the days, unless it is empty. The hour on the clock holds when daylight saving time begins or
-    ends; an hour that the clock skips is an hour later on that day, and one that comes twice counts the first time.
+    ends; an hour that the clock skips or repeats is decided as for campaigns (`time_zones.find_moment`).
     """
     today = datetime.fromtimestamp(now / 1000, zone).date()
     days = [today + timedelta(days=number) for number in range(_WEEK_DAYS + 1)]

@@ -49,9 +49,9 @@ def test_the_local_hour_holds_over_both_changes_of_the_clock(now: str, expected:
 
 
 def test_an_hour_that_the_clock_skips_or_repeats() -> None:
-    """02:30 is 03:30 on the day on which it is skipped, and the first 02:30 on the day on which it comes twice."""
+    """02:30 is 03:00 on the day on which it is skipped, and the first 02:30 on the day on which it comes twice."""
     spring, autumn = clock.parse("2026-03-29T00:00+01:00"), clock.parse("2026-10-25T00:00+02:00")
-    assert local_time.get_next_moment(spring, "02:30", (), PARIS) == clock.parse("2026-03-29T03:30+02:00")
+    assert local_time.get_next_moment(spring, "02:30", (), PARIS) == clock.parse("2026-03-29T03:00+02:00")
     assert local_time.get_next_moment(autumn, "02:30", (), PARIS) == clock.parse("2026-10-25T02:30+02:00")
     after_first = clock.parse("2026-10-25T02:10+01:00")
     assert local_time.get_next_moment(after_first, "02:30", (), PARIS) == clock.parse("2026-10-26T02:30+01:00")

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.campaigns import repeat_dates
-from appliance.campaigns.repeat_dates import RepeatRule, get_moment, list_dates
+from appliance.campaigns.repeat_dates import RepeatRule, list_dates
+from appliance.core import time_zones
 
 BERLIN, NEW_YORK, APIA = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("Pacific/Apia")
 MONDAY = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -66,7 +67,7 @@ def test_the_end_is_the_last_date() -> None:
 )  # fmt: skip
 def test_daylight_saving_time(zone: ZoneInfo, day: date, at: str, expected: str) -> None:
     """A skipped hour moves to the next minute, and a repeated one counts once, the first time."""
-    moment = get_moment(day, time.fromisoformat(at), zone)
+    moment = time_zones.find_moment(datetime.combine(day, time.fromisoformat(at)), zone)
     assert datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y-%m-%d %H:%M") == expected
 
 

@@ -18,7 +18,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.content.templates.editing import hash_value
-from appliance.core import clock, errors
+from appliance.core import clock, errors, time_zones
 from appliance.core.i18n import gettext, gettext_noop, ngettext, translate
 from ui import formats
 
@@ -137,8 +137,9 @@ class Form:
         An empty hour means 09:00. If the date or hour is invalid, add an error to the date field and return None.
         """
         try:
-            local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}").replace(tzinfo=zone)
-            return clock.parse(local.isoformat())
+            local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}")
+            clock.parse(local.replace(tzinfo=zone).isoformat())  # raises ValueError for a year that is out of range
+            return time_zones.find_moment(local, zone)
         except (ValueError, OverflowError):
             self.add_error(day, gettext("Select a date."))
             return None
