@@ -18,7 +18,7 @@ from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
-from appliance.storage.database import run
+from appliance.storage.database import run, scalar
 from appliance.storage.models import Setting
 from appliance.storage.transactions import require_write_transaction
 
@@ -165,7 +165,7 @@ def _decrypt(name: str, value: Any, is_json: bool) -> Any:
 def write_heartbeat() -> None:
     """Write the current time into the row `heartbeat`, to test that the database can be written.
 
-    Raises the error of the storage if writing fails.
+    `get_heartbeat` returns it after a restart. Raises the error of the storage if writing fails.
     """
     require_write_transaction()
     run(
@@ -173,3 +173,9 @@ def write_heartbeat() -> None:
         "ON CONFLICT (name) DO UPDATE SET updated_at = ?1",
         (clock.now_ms(),),
     )
+
+
+def get_heartbeat() -> int | None:
+    """Return the last time at which `write_heartbeat` was called, in Unix milliseconds, or None."""
+    heartbeat: int | None = scalar("SELECT updated_at FROM setting WHERE name = 'heartbeat'")
+    return heartbeat

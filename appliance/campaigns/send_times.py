@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from appliance.accounts import settings
 from appliance.audience import time_zones as contact_zones
 from appliance.core import clock, time_zones
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
-from appliance.storage.database import connection, rows, run_set
+from appliance.storage.database import connection, rows, run_set, scalar
 from appliance.storage.models import Campaign, SendTime
 from appliance.storage.transactions import require_write_transaction
 
@@ -71,7 +72,10 @@ _OVERDUE = (
     "SELECT c.account_id, c.id FROM campaign c WHERE c.phase = 'sending' AND c.local_time NOT NULL "
     "AND c.deleted_at IS NULL AND EXISTS (SELECT 1 FROM message m INDEXED BY message_due WHERE m.campaign_id = c.id "
     "AND m.channel = c.channel AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > c.started_at "
-    "AND m.due_at < ? AND m.attempts = 0)"
+    "AND m.due_at > :heartbeat AND m.due_at < :latest AND m.attempts = 0)"
+)
+_IS_ANY_SENDING = (
+    "SELECT 1 FROM campaign WHERE phase = 'sending' AND local_time NOT NULL AND deleted_at IS NULL LIMIT 1"
 )
 
 
@@ -179,9 +183,16 @@ def list_progress(campaign: Campaign) -> list[ZoneProgress]:
     ]
 
 
+def is_any_sending() -> bool:
+    """Return whether any campaign with a local time is being sent."""
+    return scalar(_IS_ANY_SENDING) is not None
+
+
 def list_overdue() -> list[tuple[int, int]]:
     """Return (account id, campaign id) of the campaigns with a local time that missed it by over `limits.max_lateness`.
 
-    Call it before anything is sent: while messages are sent, they may also be late because there are many.
+    Call it when the service starts. A message missed its time if it became due while the service was not running, as
+    the last heartbeat says. One that became due before and still waits is late because sending is slow.
     """
-    return rows(_OVERDUE, (clock.now_ms() - get_max_lateness_ms(),))
+    values = {"heartbeat": settings.get_heartbeat() or 0, "latest": clock.now_ms() - get_max_lateness_ms()}
+    return rows(_OVERDUE, values)

@@ -20,7 +20,17 @@ from huey.storage import MemoryStorage
 from appliance.accounts import access, settings
 from appliance.audience import bulk_actions, mirrors, suppressions
 from appliance.audience.segments import query_plan
-from appliance.campaigns import audience_snapshot, experiment, links, occurrences, preflight, rehearsal, send, states
+from appliance.campaigns import (
+    audience_snapshot,
+    experiment,
+    links,
+    occurrences,
+    preflight,
+    rehearsal,
+    send,
+    send_times,
+    states,
+)
 from appliance.campaigns.audience_snapshot import BatchRunner
 from appliance.campaigns.ledger_check import LedgerChecker
 from appliance.core import clock, limited_process, logs, signals
@@ -444,7 +454,8 @@ class Jobs:
         """Wake the jobs that have due rows.
 
         This is called once a second, so that a lost wake-up delays a job by a second at most. Also lift expired
-        suppressions, and store when API keys were last used.
+        suppressions, store when API keys were last used, and once a minute, while a campaign is sent by local time,
+        that the service is running (`send_times.list_overdue`).
         """
         self._check_storage()
         if suppressions.has_expired():
@@ -459,8 +470,11 @@ class Jobs:
             signals.wake("campaigns")
         if audience_snapshot.is_due():
             signals.wake("audiences")
-        if self._is_minute_over() and (experiment.has_running() or split_tests.has_running()):
-            signals.wake("experiments")
+        if self._is_minute_over():
+            if experiment.has_running() or split_tests.has_running():
+                signals.wake("experiments")
+            if send_times.is_any_sending():
+                transactions.write(settings.write_heartbeat)
         if imports.is_due() or self._wake_cleanup_if_due():
             signals.wake("imports")
         if erasing.has_pending_erasures() or capture_inbox.has_cleared():

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from appliance.accounts import settings
 from appliance.accounts.audit import Actor
 from appliance.campaigns import (
     experiment,
@@ -260,6 +261,19 @@ def test_a_stopped_service_pauses_what_missed_its_hour(home: Home) -> None:
     assert (paused.phase, paused.pause_reason) == ("paused", "missed_start")
     resumed = transactions.write(send.resume, home.account_id, draft.id, BY)
     assert resumed.phase == "sending"
+
+
+def test_a_slow_send_is_no_missed_hour(home: Home) -> None:
+    """What became due while the service ran, as its heartbeat says, is late because sending is slow."""
+    move_to(home, "2031-12-01T00:00:30Z")
+    draft = create(home, "2031-12-01T09:00")
+    go(home, draft)
+    move_to(home, "2031-12-01T08:00:30Z")  # Berlin has been due for half a minute
+    transactions.write(settings.write_heartbeat)
+    move_to(home, "2031-12-01T19:59:00Z")  # New York is not yet six hours late
+    assert (transactions.write(states.pause_overdue), Campaign.get_by_id(draft.id).phase) == (0, "sending")
+    home.advance(120)
+    assert (transactions.write(states.pause_overdue), Campaign.get_by_id(draft.id).phase) == (1, "paused")
 
 
 def test_the_end_of_a_test_waits_for_the_last_time_zone(home: Home) -> None:

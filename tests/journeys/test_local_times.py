@@ -91,6 +91,40 @@ def test_each_zone_gets_it_within_the_minute(clock: TestClock, smtp: SmtpServer,
     assert sorted(message.to for message in smtp.messages) == sorted(zone_by_address)
 
 
+def test_a_slow_campaign_goes_on_after_a_restart(clock: TestClock, smtp: SmtpServer) -> None:
+    """Messages that wait for hours because of a rate limit did not miss their hour, unlike those of a downtime (P8)."""
+    env = {"CAMPANERO_EMAIL__RATE_PER_HOUR": "1"}
+    with Server(relay=smtp.port, clock=clock, env=env).set_up() as server:
+        server.set_postal_address()
+        api = server.client()
+        api.patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)
+        list_id = api.post("/lists", {"name": "Slow"}).expect(201)["id"]
+        for number in range(9):
+            zone = "Europe/Berlin" if number < 8 else "America/Los_Angeles"
+            body = {"email": f"p{number}@example.org", "list_ids": [list_id], "data": {"time_zone": zone}}
+            api.post("/contacts", body).expect(201)
+        start = datetime(2027, 6, 1, 9, tzinfo=ZoneInfo("Europe/Berlin"))
+        set_clock(clock, start, 30)
+        body = {
+            "name": "Slow", "local_time": "2027-06-01T09:00", "trigger_attributes": {"contact_list_id": list_id},
+            "template_attributes": {"subject": "Slow", "body": "<p>Hi</p>"},
+        }  # fmt: skip
+        path = f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
+        api.post(f"{path}/send").expect(200)
+        for hour in range(1, 8):
+            api.wait(path, lambda row, hour=hour: row["sent_count"] >= hour, 30)
+            clock.advance(hours=1)
+        server.kill()
+        server.start()
+        api = server.client()
+        api.wait(path, lambda row: row["sent_count"] == 8, 30)
+        assert api.get(path).expect(200)["phase"] == "sending"
+        server.kill()
+        clock.advance(hours=9)  # In Los Angeles, it was nine o'clock over six hours ago.
+        paused = server.start().client().wait(path, lambda row: row["status"] == "paused", 30)
+        assert paused["pause_reason"] == "missed_start"
+
+
 def set_clock(clock: TestClock, moment: datetime, seconds: float) -> None:
     """Set the clock to some seconds after a moment."""
     clock.advance(moment.timestamp() + seconds - clock.now())
