@@ -35,8 +35,8 @@ GROUPS = (
         gettext_noop("For everyone who writes and sends. No programming needed."),
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
-            "flow-steps", "replay", "timing", "recurring", "experiments", "utm", "reports", "deliverability", "sms",
-            "team", "assistants", "data-protection",
+            "flow-steps", "replay", "timing", "best-hour", "recurring", "experiments", "utm", "reports", "deliverability",
+            "sms", "team", "assistants", "data-protection",
         ),
     ),
     Group(

@@ -217,7 +217,7 @@ async def update_campaign(request: ApiRequest) -> ApiResponse:
     """
     campaign = await fetch(store.get, request.account_id, request.id)
     _require_event_access(request, campaign.setup)
-    _require_zone_access(request, campaign.local_time)
+    _require_zone_access(request, (campaign.local_time, campaign.best_hour_until))
     prepared = preflight.NOT_PREPARED
     if isinstance(request.body.status, str):
         require_send_scope(request)
@@ -252,12 +252,14 @@ def _require_event_access(request: ApiRequest, stored: Setup | None = None) -> N
         require_scope(request.credential, "events:read")
 
 
-def _require_zone_access(request: ApiRequest, stored: str | None = None) -> None:
-    """Raise a 403 error if the credential chooses a new local time without the scope `contacts:read`.
+def _require_zone_access(request: ApiRequest, stored: tuple[str | None, int | None] | None = None) -> None:
+    """Raise a 403 error if the credential chooses a new local time or best hour without the scope `contacts:read`.
 
-    When a message leaves then shows the time zone of its recipient (T45 in docs/threats.md).
+    When a message leaves then shows the time zone of its recipient, or when they click (T45 in docs/threats.md).
+    `stored` has the present local time and `best_hour_until`.
     """
-    if isinstance(request.body.local_time, str) and request.body.local_time != stored:
+    new = (request.body.local_time, request.body.best_hour_until or None)
+    if isinstance(new[0], str) and new != stored:
         require_contacts_scope(request)
 
 
@@ -307,7 +309,8 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
         body = await fetch(store.keep_stored_audience, request.account_id, request.id, request.body)
         request = request._replace(body=body)
     if request.body is not None and isinstance(request.body.local_time, str):
-        _require_zone_access(request, (await fetch(store.get, request.account_id, request.id)).local_time)
+        campaign = await fetch(store.get, request.account_id, request.id)
+        _require_zone_access(request, (campaign.local_time, campaign.best_hour_until))
     content = await render(store.prepare, request.account_id, request.id, request.body.template_attributes)
     prepared = await _prepare_send(request)
     key = get_idempotency_key(request.http)

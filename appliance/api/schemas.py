@@ -355,6 +355,16 @@ class Campaign(Struct):
         ]
         | None
     )
+    best_hour_until: (
+        Annotated[
+            int,
+            Meta(
+                description="until which hour of that day each recipient gets it, at the best hour of their own from "
+                "`local_time` on; null if all get it at `local_time`"
+            ),
+        ]
+        | None
+    )
     sent_count: Annotated[
         int, Meta(description="number of messages ever accepted by the next hop, without tests; it never decreases")
     ]

@@ -15,7 +15,8 @@ from appliance.audience.segments import explain as segments
 from appliance.audience.segments import members as segments_people
 from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.audience.time_zones import ZONE_SQL, get_account_zone
-from appliance.campaigns import store
+from appliance.campaigns import best_hours, store
+from appliance.campaigns.best_hours import HourWeights
 from appliance.campaigns.findings import find_transport
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.core.cache import CostAwareCache
@@ -278,6 +279,16 @@ def count_by(campaign: Campaign, expression: str, is_exact: bool = True, limit: 
     return count() if is_exact else _groups_cache.get((_cache_key(campaign), expression, limit), count)
 
 
+def weigh_hours(campaign: Campaign, first: int, until: int, is_exact: bool = True) -> HourWeights:
+    """Return what the clicks of a draft's members say about hours; without `is_exact`, it may be cached."""
+
+    def weigh() -> HourWeights:
+        members = build_audience(campaign)
+        return best_hours.estimate_of(members.sql, members.parameters, first, until)
+
+    return weigh() if is_exact else _weights_cache.get((_cache_key(campaign), first, until), weigh)
+
+
 def sample_recipients(campaign: Campaign, limit: int = 5) -> list[int]:
     """Return the contact ids of the first `limit` recipients (`ALL`: all of them), in ascending order."""
     audience = build_audience(campaign)
@@ -329,6 +340,7 @@ def estimate_size(campaign: Campaign, limit: int) -> int:
 _MIN_CACHED_SECONDS = 0.03
 _counts_cache: CostAwareCache[AudienceCounts] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _groups_cache: CostAwareCache[dict[str | None, int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
+_weights_cache: CostAwareCache[HourWeights] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _first_recipient_cache: CostAwareCache[list[int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _last_email_cache: CostAwareCache[tuple[int, int | None]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 

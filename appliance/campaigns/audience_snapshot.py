@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import apsw
 from msgspec import UNSET, Struct, convert, to_builtins
 
-from appliance.campaigns import audience, experiment, send_times, states
+from appliance.campaigns import audience, best_hours, experiment, send_times, states
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.experiment import RowSql
 from appliance.campaigns.store import MAX_AT_ONCE
@@ -106,9 +106,11 @@ def write_audience(
     attach_new_file(partial_path, "recipient_list")
     db.set_progress_handler(is_stopping, _STEPS_BETWEEN_CHECKS)
     parameters = {**members.parameters, "kind": kind, "after": after, "campaign": key.campaign_id}
+    hours = send_times.list_hours(Campaign.get_by_id(key.campaign_id)) if members.zone else range(0)
     try:
         if members.zone:
-            parameters["account_send_time"] = send_times.write_zone_tables(key.campaign_id, parameters["account"])
+            account_send_time = send_times.write_zone_tables(key.campaign_id, parameters["account"], hours[0])
+            parameters |= {"account_send_time": account_send_time, "first_hour": hours[0]}
             members = members._replace(zone=send_times.LISTED_SQL)
         db.execute(
             "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT, "
@@ -119,6 +121,11 @@ def write_audience(
             f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id)",
             parameters,
         )
+        if len(hours) > 1:
+            weights = best_hours.estimate_of(send_times.LISTED_RECIPIENTS, {}, hours[0], hours[-1] + 1)
+            db.execute(
+                send_times.MOVE_TO_BEST_HOUR.format(hour=weights.build_sql("person.contact")), {"first_hour": hours[0]}
+            )
         count = int(scalar("SELECT coalesce(max(pos), 0) FROM recipient_list.person"))
         by_send_time = dict(rows(_COUNT_LISTED)) if members.zone else {}
     except apsw.InterruptError:
@@ -312,7 +319,7 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
         return
     last_used_id = _reserve_ids()
     group = row_sql.group if row_sql is not None else _NO_GROUP
-    times, join = (_LOCAL_TIMES, send_times.JOIN_BY_ZONE) if members.zone else (_NO_TIMES, "")
+    times, join = (_LOCAL_TIMES, _join_times(campaign, members)) if members.zone else (_NO_TIMES, "")
     sql = _SELECT_CURRENT.format(members=audience.select_members(members), group=group, times=times, join=join)
     _insert_messages(campaign, provider, sql, members.parameters | {"id": last_used_id}, row_sql)
     campaign.audience_count = int(connection().changes())
@@ -322,6 +329,15 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
     if row_sql is not None:
         experiment.store_sizes(campaign.id, experiment.count_new_rows(campaign.id, last_used_id, last_id))
     connection().execute(_INSERT_SKIP_EVENTS, (campaign.name, last_used_id, last_id, campaign.id))
+
+
+def _join_times(campaign: Campaign, members: Audience) -> str:
+    """Return the SQL that joins the row of `send_time` by which a campaign is sent to a member of its audience."""
+    hours = send_times.list_hours(campaign)
+    if len(hours) == 1:
+        return send_times.JOIN_BY_ZONE.format(hour=hours[0])
+    weights = best_hours.estimate_of(members.sql, members.parameters, hours[0], hours[-1] + 1)
+    return send_times.JOIN_BY_ZONE.format(hour=weights.build_sql("p.contact"))
 
 
 def _insert_messages(

@@ -111,7 +111,12 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     is_sms = campaign.channel == "sms"
     if campaign.local_time is not None and due_at > clock.now_ms() and not row.attempts:
         quiet = _find_quiet_hours(campaign, due_at, zone) if is_sms else None
-        text = gettext("the next time zone gets it at %(time)s", time=_format_time(due_at, zone))
+        time = _format_time(due_at, zone)
+        text = (
+            gettext("the next time zone gets it at %(time)s", time=time)
+            if campaign.best_hour_until is None
+            else gettext("the next contacts get it at %(time)s", time=time)
+        )
         return quiet or HoldReason("local_time", text, due_at)
     provider = _choose_transport(row, status)
     for transport in status.paused_transports:

@@ -20,10 +20,11 @@ _FIELD = "local_time"
 
 
 class ZoneCount(NamedTuple):
-    """Recipients of a draft with the same time zone from the same source."""
+    """Recipients of a draft with the same time zone from the same source, who get it at the same hour of their day."""
 
     source: ZoneSource
     time_zone: str
+    hour: int
     recipients: int
 
 
@@ -34,6 +35,15 @@ class SendMoment(Struct):
     time_zones: Annotated[list[str], Meta(description="their time zones")]
     recipients: Annotated[int, Meta(description="number of these recipients")]
     waiting: Annotated[int, Meta(description="number of their messages that are still open")]
+
+
+class SendHour(Struct):
+    """An hour of the day at which recipients get a campaign, on their own clocks."""
+
+    hour: Annotated[int, Meta(description="hour of the day, from 0 to 23")]
+    recipients: Annotated[int, Meta(description="number of recipients who get it at this hour")]
+    waiting: Annotated[int, Meta(description="number of their messages that are still open")]
+    clicked: Annotated[int, Meta(description="number of these recipients who clicked")]
 
 
 class ZoneSources(Struct):
@@ -49,10 +59,15 @@ class SendTimes(Struct):
     """When a campaign with a local time leaves in which time zone: fixed when it is sent, before that a forecast."""
 
     local_time: Annotated[str, Meta(description="time on the clock of each recipient; null for other campaigns")] | None
+    best_hour_until: (
+        Annotated[int, Meta(description="until which hour it is sent at the best hour of each recipient; null: none")]
+        | None
+    )
     is_fixed: Annotated[bool, Meta(description="whether the campaign was sent, so that the times are fixed")]
     first_at: Annotated[Moment, Meta(description="when the first recipients get it; null without recipients")] | None
     last_at: Annotated[Moment, Meta(description="when the last recipients get it; null without recipients")] | None
     times: Annotated[list[SendMoment], Meta(description="moments in order")]
+    hours: Annotated[list[SendHour], Meta(description="hours of the day in order; without recipients, none")]
     sources: Annotated[ZoneSources, Meta(description="where the time zones come from; null once it was sent")] | None
     late_recipients: Annotated[
         int, Meta(description="number of recipients whose local time had passed at the start, and who get it at once")
@@ -69,18 +84,18 @@ def get_send_times(account_id: int, campaign_id: int, is_exact: bool = True) -> 
     """
     campaign = store.get(account_id, campaign_id)
     if campaign.local_time is None:
-        return SendTimes(None, campaign.started_at is not None, None, None, [], None, 0, 0)
+        return SendTimes(None, None, campaign.started_at is not None, None, None, [], [], None, 0, 0)
     if campaign.started_at is not None:
         progress = send_times.list_progress(campaign)
         return _build(campaign, progress, None)
     counts = count_zones(campaign, is_exact) if audience.is_set(campaign) else []
-    start, recipients = send_times.get_start(campaign), Counter[str]()
+    start, recipients = send_times.get_start(campaign), Counter[tuple[str, int]]()
     for count in counts:
-        recipients[count.time_zone] += count.recipients
+        recipients[count.time_zone, count.hour] += count.recipients
     progress = []
-    for zone, number in recipients.items():
-        due_at = send_times.find_due(campaign.local_time, zone, start)
-        progress.append(ZoneProgress(zone, due_at, due_at, number, number))
+    for (zone, hour), number in recipients.items():
+        due_at = send_times.find_due(send_times.get_local_time(campaign, hour), zone, start)
+        progress.append(ZoneProgress(zone, hour, due_at, due_at, number, number))
     by_source = Counter[str]()
     for count in counts:
         by_source[count.source] += count.recipients
@@ -90,29 +105,43 @@ def get_send_times(account_id: int, campaign_id: int, is_exact: bool = True) -> 
 
 def _build(campaign: Campaign, progress: list[ZoneProgress], sources: ZoneSources | None) -> SendTimes:
     moments: dict[int, SendMoment] = {}
+    hours = {hour: SendHour(hour, 0, 0, 0) for hour in send_times.list_hours(campaign)}
     late = next_day = 0
-    local_time = str(campaign.local_time)
-    local = time_zones.parse_local_time(local_time)
+    local = {hour: time_zones.parse_local_time(send_times.get_local_time(campaign, hour)) for hour in hours}
     for row in sorted(progress, key=lambda row: (row.due_at, row.time_zone)):
         moment = moments.setdefault(row.due_at, SendMoment(str(clock.iso(row.due_at)), [], 0, 0))
-        moment.time_zones.append(row.time_zone)
-        moment.recipients += row.recipients
-        moment.waiting += row.waiting
-        delay = row.planned_at - time_zones.find_moment(local, time_zones.get_zone(row.time_zone))
+        if row.time_zone not in moment.time_zones:
+            moment.time_zones.append(row.time_zone)
+        for part in (moment, hours[row.hour]):
+            part.recipients += row.recipients
+            part.waiting += row.waiting
+        delay = row.planned_at - time_zones.find_moment(local[row.hour], time_zones.get_zone(row.time_zone))
         if delay > 0:
             is_late = delay <= send_times.get_max_lateness_ms()
             late, next_day = late + is_late * row.recipients, next_day + (not is_late) * row.recipients
     ordered = [moments[at] for at in sorted(moments)]
+    if campaign.started_at is not None:
+        for hour, number in send_times.count_clicks_by_hour(campaign.id).items():
+            hours[hour].clicked = number
     return SendTimes(
-        local_time, campaign.started_at is not None, ordered[0].at if ordered else None,
-        ordered[-1].at if ordered else None, ordered, sources, late, next_day,
+        campaign.local_time, campaign.best_hour_until, campaign.started_at is not None,
+        ordered[0].at if ordered else None, ordered[-1].at if ordered else None, ordered,
+        [row for row in hours.values() if row.recipients], sources, late, next_day,
     )  # fmt: skip
 
 
 def count_zones(campaign: Campaign, is_exact: bool) -> list[ZoneCount]:
-    """Return the number of a draft's recipients by time zone and source; without `is_exact`, it may be cached."""
-    counts = audience.count_by(campaign, SOURCE_AND_ZONE_SQL, is_exact)
-    return [ZoneCount(*split_source(str(text)), number) for text, number in counts.items()]
+    """Return the number of a draft's recipients by time zone, source and hour; without `is_exact`, it may be cached."""
+    hours = send_times.list_hours(campaign)
+    hour_sql = str(hours[0])
+    if len(hours) > 1:
+        hour_sql = audience.weigh_hours(campaign, hours[0], hours[-1] + 1, is_exact).build_sql("c.id")
+    counts = audience.count_by(campaign, f"{SOURCE_AND_ZONE_SQL} || ' ' || {hour_sql}", is_exact)
+    zone_counts = []
+    for text, number in counts.items():
+        zone, _, hour = str(text).rpartition(" ")
+        zone_counts.append(ZoneCount(*split_source(zone), int(hour), number))
+    return zone_counts
 
 
 def check_local_time(case: PreflightInput) -> Iterator[Finding]:
@@ -120,7 +149,8 @@ def check_local_time(case: PreflightInput) -> Iterator[Finding]:
     campaign = case.campaign
     if campaign.local_time is None:
         return
-    if campaign.started_at is None and time_zones.find_first_and_last(campaign.local_time)[1] < clock.now_ms():
+    last_at = send_times.find_last(campaign.local_time, campaign.best_hour_until)
+    if campaign.started_at is None and last_at < clock.now_ms():
         yield Finding("preflight_failed", gettext("the local time has passed in every time zone"), _FIELD)
     setup = variants.find(campaign.id)
     if setup is not None and setup.experiment.uneven:
@@ -133,11 +163,9 @@ def check_calendar(case: PreflightInput) -> Iterator[Finding]:
     campaign, account = case.campaign, case.account
     if account.marketing_calendar is None:
         return
-    start = send_times.get_start(campaign)
-    if campaign.local_time is not None:
-        start = send_times.find_due(campaign.local_time, account.time_zone, start)
     calendar = marketing_calendar.parse(account.marketing_calendar)
-    if marketing_calendar.find_next_allowed(calendar, account.time_zone, start) is not None:
+    starts = send_times.list_starts(campaign, account.time_zone)
+    if any(marketing_calendar.find_next_allowed(calendar, account.time_zone, start) is not None for start in starts):
         message = gettext("your account allows no marketing email at this time: contacts get it when it is allowed")
         yield Finding("calendar", message, "local_time" if campaign.local_time else "scheduled_at")
 
@@ -161,3 +189,14 @@ def find_passed_times(campaign: Campaign) -> Iterator[Finding]:
             times.next_day_recipients,
         )
         yield Finding("local_time_passed", message, _FIELD)
+
+
+def find_unknown_hours(campaign: Campaign) -> Iterator[Finding]:
+    """Yield a warning if nobody of a draft's audience clicked at the hours of which the best is to be chosen."""
+    if campaign.local_time is None or campaign.best_hour_until is None or campaign.phase != "draft":
+        return
+    hours = send_times.list_hours(campaign)
+    if not audience.weigh_hours(campaign, hours[0], hours[-1] + 1, is_exact=False).people:
+        time = f"{hours[0]:02}:00"
+        message = gettext("nobody has clicked at these hours yet: all contacts get it at %(time)s", time=time)
+        yield Finding("best_hour_unknown", message, "best_hour_until")

@@ -355,6 +355,7 @@ def run_preflight(
     warnings = find_warnings(case, facts, rehearsal)
     if can_read_contacts:
         warnings += local_preflight.find_passed_times(campaign)
+        warnings += local_preflight.find_unknown_hours(campaign)
     return Preflight(
         not blockers, blockers, warnings + (link_check.find_broken_links(case, links) if links else []), facts
     )

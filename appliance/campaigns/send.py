@@ -28,7 +28,7 @@ from appliance.campaigns.store import CampaignPatch, SendRequest
 from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent
-from appliance.core import clock, signals, time_zones
+from appliance.core import clock, signals
 from appliance.core.errors import Invalid, Unavailable
 from appliance.core.i18n import gettext, gettext_stored
 from appliance.events import log
@@ -238,9 +238,9 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
     """
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
-        when, local_time = times.find_start(campaign, request), times.get_times(campaign, request).local_time
-        if local_time is not None:
-            when = time_zones.find_first_and_last(local_time)[1]  # There is still a zone for which it is ahead.
+        when, new = times.find_start(campaign, request), times.get_times(campaign, request)
+        if new.local_time is not None:  # There is still a zone for which it is ahead.
+            when = send_times.find_last(new.local_time, new.best_hour_until)
         if when is None or when <= clock.now_ms():
             raise Invalid({"scheduled_at": [gettext("must be in the future")]})
     return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)

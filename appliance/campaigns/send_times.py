@@ -3,6 +3,9 @@
 The send stores the moment for each time zone (`SendTime`), and the statement that writes the audience takes the due
 time of each message from there (`audience_snapshot.py`). A campaign with a local time is scheduled for the first moment
 at which it is that time anywhere.
+
+With `best_hour_until`, each recipient gets it at an hour of their own from the local time to that hour
+(`best_hours.py`). Then the send stores a moment for each zone and hour.
 """
 
 from collections import Counter
@@ -15,17 +18,19 @@ from appliance.audience import time_zones as contact_zones
 from appliance.core import clock, time_zones
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
-from appliance.storage.database import connection, rows, run_set, scalar
+from appliance.storage.database import connection, reserve_ids, rows, run_set, scalar
 from appliance.storage.models import Campaign, SendTime
 from appliance.storage.transactions import require_write_transaction
 
-# The row of `send_time` of a member of the audience with the column `zone` (`audience.select_members`), as `t`.
-JOIN_BY_ZONE = "LEFT JOIN send_time t ON t.campaign_id = :campaign AND t.time_zone = p.zone"
-# The id of that row for contact `c` while a recipient list is written: as `time_zones.ZONE_SQL`, but the zones of phone
-# numbers and countries are in tables that `write_zone_tables` writes before. This takes a fifth of the time.
+# The row of `send_time` of a member of the audience with the columns `contact` and `zone` (`audience.select_members`),
+# as `t`. `hour` is the SQL of the hour at which the contact gets it.
+JOIN_BY_ZONE = "LEFT JOIN send_time t ON t.campaign_id = :campaign AND t.time_zone = p.zone AND t.hour = {hour}"
+# The id of that row for contact `c` and the first hour, while a recipient list is written: as `time_zones.ZONE_SQL`,
+# but the zones of phone numbers and countries are in tables that `write_zone_tables` writes before. This takes a fifth
+# of the time.
 LISTED_SQL = (
     "coalesce((SELECT t.id FROM send_time t WHERE t.campaign_id = :campaign "
-    "AND t.time_zone = trim(c.data ->> '$.time_zone')), "
+    "AND t.time_zone = trim(c.data ->> '$.time_zone') AND t.hour = :first_hour), "
     "(SELECT z.send_time FROM recipient_list.phone_zone z WHERE z.contact = c.id), "
     "(SELECT z.send_time FROM recipient_list.country_zone z WHERE z.country = c.country_code), :account_send_time)"
 )
@@ -33,7 +38,8 @@ _CREATE_PHONE_ZONES = "CREATE TABLE recipient_list.phone_zone (contact INTEGER P
 # Of several numbers the first of the order decides, also if its zone is unknown.
 _INSERT_PHONE_ZONES = (
     "INSERT OR IGNORE INTO recipient_list.phone_zone SELECT h.contact_id, t.id FROM channel h LEFT JOIN send_time t "
-    "ON t.campaign_id = :campaign AND t.time_zone = phone_zone(h.key) WHERE h.account_id = :account "
+    "ON t.campaign_id = :campaign AND t.time_zone = phone_zone(h.key) AND t.hour = :first_hour "
+    "WHERE h.account_id = :account "
     "AND h.kind = 'phone' AND h.contact_id NOT NULL ORDER BY h.contact_id, h.subscribed DESC, h.id"
 )
 _CREATE_COUNTRY_ZONES = (
@@ -45,9 +51,14 @@ _INSERT_COUNTRY_ZONES = (
 )
 # The time of a recipient who waited for the winner of an A/B test; null without a local time.
 NEXT_DUE_SQL = "(SELECT t.next_due_at FROM send_time t WHERE t.id = message.send_time_id)"
+# The rows of a zone have ids one after the other, so this moves from the first hour to that of a contact.
+MOVE_TO_BEST_HOUR = (
+    "UPDATE recipient_list.person SET send_time = send_time + {hour} - :first_hour WHERE send_time NOT NULL"
+)
+LISTED_RECIPIENTS = "SELECT contact AS id FROM recipient_list.person WHERE why IS NULL"
 _INSERT = (
-    "INSERT INTO send_time (campaign_id, time_zone, due_at, recipients) "
-    "SELECT :campaign, value ->> 0, value ->> 1, 0 FROM json_each(:items)"
+    "INSERT INTO send_time (id, campaign_id, time_zone, hour, due_at, recipients) "
+    "SELECT value ->> 0, :campaign, value ->> 1, value ->> 2, value ->> 3, 0 FROM json_each(:items)"
 )
 _LIST_STORED = (
     "SELECT send_time_id, count(*) FROM message WHERE campaign_id = ? AND send_time_id NOT NULL GROUP BY send_time_id"
@@ -61,8 +72,12 @@ _SET_NEXT = (
     "WHERE send_time.id = item.value ->> 0"
 )
 _LIST_TIMES = (
-    "SELECT id, time_zone, coalesce(next_due_at, due_at), due_at, recipients FROM send_time "
+    "SELECT id, time_zone, hour, coalesce(next_due_at, due_at), due_at, recipients FROM send_time "
     "WHERE campaign_id = ? AND recipients > 0 ORDER BY due_at, time_zone"
+)
+_COUNT_CLICKS = (
+    "SELECT t.hour, count(*) FROM message m INDEXED BY message_clicked JOIN send_time t ON t.id = m.send_time_id "
+    "WHERE m.campaign_id = ? AND m.clicked_at NOT NULL GROUP BY t.hour"
 )
 _LIST_WAITING = (
     "SELECT send_time_id, count(*) FROM message INDEXED BY message_due WHERE campaign_id = ? AND channel = ? "
@@ -82,10 +97,11 @@ _IS_ANY_SENDING = (
 class ZoneProgress(NamedTuple):
     """A time zone of a campaign: when its recipients get it, how many they are, and how many of them wait.
 
-    `planned_at` is when those get it who did not wait for the winner of an A/B test.
+    `hour` is the hour on their clock. `planned_at` is when those get it who did not wait for the winner of an A/B test.
     """
 
     time_zone: str
+    hour: int
     due_at: int
     planned_at: int
     recipients: int
@@ -119,6 +135,31 @@ def get_start(campaign: Campaign) -> int:
     return max(clock.now_ms(), campaign.scheduled_at or 0)
 
 
+def list_hours(campaign: Campaign) -> range:
+    """Return the hours of the day at which recipients get a campaign with a local time: one, or several."""
+    first = time_zones.parse_local_time(str(campaign.local_time)).hour
+    return range(first, campaign.best_hour_until or first + 1)
+
+
+def get_local_time(campaign: Campaign, hour: int) -> str:
+    """Return the local time of a campaign at one of its hours (`list_hours`)."""
+    return time_zones.replace_hour(str(campaign.local_time), hour)
+
+
+def list_starts(campaign: Campaign, zone: str) -> list[int]:
+    """Return when a campaign leaves in a time zone, in Unix milliseconds: once, or at each hour to choose from."""
+    start = get_start(campaign)
+    if campaign.local_time is None:
+        return [start]
+    return [find_due(get_local_time(campaign, hour), zone, start) for hour in list_hours(campaign)]
+
+
+def find_last(local_time: str, best_hour_until: int | None) -> int:
+    """Return the last moment at which it is the local time anywhere, or the last of the hours to choose from."""
+    last = local_time if best_hour_until is None else time_zones.replace_hour(local_time, best_hour_until - 1)
+    return time_zones.find_first_and_last(last)[1]
+
+
 def store_times(campaign: Campaign) -> None:
     """Store when each time zone gets a campaign with a local time; call it in the transaction of the send."""
     require_write_transaction()
@@ -126,20 +167,21 @@ def store_times(campaign: Campaign) -> None:
         return
     delete_times(campaign.id)
     zones = {*time_zones.list_zones(), contact_zones.get_account_zone(campaign.account_id).zone.key}
-    start = get_start(campaign)
-    items = [(zone, find_due(campaign.local_time, zone, start)) for zone in sorted(zones)]
+    start, hours = get_start(campaign), [(hour, get_local_time(campaign, hour)) for hour in list_hours(campaign)]
+    times = [(zone, hour, find_due(text, zone, start)) for zone in sorted(zones) for hour, text in hours]
+    before = reserve_ids("send_time", len(times))
+    items = [(row_id, *values) for row_id, values in enumerate(times, before + 1)]
     run_set(_INSERT, items, campaign=campaign.id)
 
 
-def write_zone_tables(campaign_id: int, account_id: int) -> int:
+def write_zone_tables(campaign_id: int, account_id: int, first_hour: int) -> int:
     """Write the tables of `LISTED_SQL` into the attached recipient list; return the value of `:account_send_time`."""
     handle = connection()
-    ids: dict[str | None, int] = {
-        zone: row_id
-        for row_id, zone in rows("SELECT id, time_zone FROM send_time WHERE campaign_id = ?", (campaign_id,))
-    }
+    stored = rows("SELECT id, time_zone FROM send_time WHERE campaign_id = ? AND hour = ?", (campaign_id, first_hour))
+    ids: dict[str | None, int] = {zone: row_id for row_id, zone in stored}
     handle.execute(_CREATE_PHONE_ZONES)
-    handle.execute(_INSERT_PHONE_ZONES, {"campaign": campaign_id, "account": account_id})
+    values = {"campaign": campaign_id, "account": account_id, "first_hour": first_hour}
+    handle.execute(_INSERT_PHONE_ZONES, values)
     handle.execute(_CREATE_COUNTRY_ZONES)
     countries = [(country, ids.get(time_zones.find_country_zone(country))) for country in clock.country_names()]
     run_set(_INSERT_COUNTRY_ZONES, countries)
@@ -165,9 +207,10 @@ def store_next_times(campaign: Campaign) -> None:
     require_write_transaction()
     if campaign.local_time is None:
         return
-    local, now = time_zones.parse_local_time(campaign.local_time), clock.now_ms()
-    zone_rows = rows("SELECT id, time_zone FROM send_time WHERE campaign_id = ?", (campaign.id,))
-    items = [(row_id, time_zones.find_next_moment(now, local, ZoneInfo(zone))) for row_id, zone in zone_rows]
+    now = clock.now_ms()
+    stored = rows("SELECT id, time_zone, hour FROM send_time WHERE campaign_id = ? AND recipients > 0", (campaign.id,))
+    local = {hour: time_zones.parse_local_time(get_local_time(campaign, hour)) for hour in list_hours(campaign)}
+    items = [(row_id, time_zones.find_next_moment(now, local[hour], ZoneInfo(zone))) for row_id, zone, hour in stored]
     run_set(_SET_NEXT, items)
 
 
@@ -178,9 +221,16 @@ def list_progress(campaign: Campaign) -> list[ZoneProgress]:
     """
     waiting = dict(rows(_LIST_WAITING, (campaign.id, campaign.channel)))
     return [
-        ZoneProgress(zone, next_due_at if row_id in waiting else due_at, due_at, recipients, waiting.get(row_id, 0))
-        for row_id, zone, next_due_at, due_at, recipients in rows(_LIST_TIMES, (campaign.id,))
+        ZoneProgress(
+            zone, hour, next_due_at if row_id in waiting else due_at, due_at, recipients, waiting.get(row_id, 0)
+        )
+        for row_id, zone, hour, next_due_at, due_at, recipients in rows(_LIST_TIMES, (campaign.id,))
     ]
+
+
+def count_clicks_by_hour(campaign_id: int) -> dict[int, int]:
+    """Return how many recipients clicked a campaign with a local time, by the hour at which they got it."""
+    return dict(rows(_COUNT_CLICKS, (campaign_id,)))
 
 
 def is_any_sending() -> bool:

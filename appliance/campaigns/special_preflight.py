@@ -141,11 +141,13 @@ def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
     When a contact gets the SMS depends on the contact's own time zone.
     """
     hours, campaign = case.account.sms_quiet_hours, case.campaign
-    start = max(campaign.scheduled_at or 0, clock.now_ms())
+    starts = [max(campaign.scheduled_at or 0, clock.now_ms())]
     if campaign.local_time is not None:
-        start = send_times.find_due(campaign.local_time, case.account.time_zone, start)
-    end = sms_rules.get_quiet_end(hours, case.account.time_zone, start) if hours else None
-    if case.is_real and end is not None:
+        starts = send_times.list_starts(campaign, case.account.time_zone)
+    is_quiet = hours and any(
+        sms_rules.get_quiet_end(hours, case.account.time_zone, start) is not None for start in starts
+    )
+    if case.is_real and is_quiet:
         message = gettext(
             "sending starts in quiet hours (%(hours)s): contacts receive it when their quiet hours end",
             hours=_format_hours(hours),

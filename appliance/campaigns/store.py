@@ -9,7 +9,7 @@ from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.campaigns import findings, hold_reasons, repeats, times, variants
-from appliance.campaigns.times import LocalTimeWrite, RepetitionWrite
+from appliance.campaigns.times import BestHourWrite, LocalTimeWrite, RepetitionWrite
 from appliance.campaigns.trigger import TriggerWrite, validate_trigger
 from appliance.campaigns.variants import ExperimentWrite, Setup
 from appliance.content.designs import utm
@@ -48,6 +48,7 @@ class CampaignCreate(Struct):
         Annotated[When, Meta(description="when to send; it takes effect when the draft is sent")] | None | UnsetType
     ) = UNSET
     local_time: LocalTimeWrite | None | UnsetType = UNSET
+    best_hour_until: BestHourWrite | None | UnsetType = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
         | None
@@ -81,6 +82,7 @@ class CampaignPatch(Struct):
         Annotated[When, Meta(description="when to send; null makes a scheduled campaign a draft")] | None | UnsetType
     ) = UNSET
     local_time: LocalTimeWrite | None | UnsetType = UNSET
+    best_hour_until: BestHourWrite | None | UnsetType = UNSET
     data: (
         Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
         | None
@@ -130,6 +132,7 @@ class SendRequest(Struct):
         Annotated[When, Meta(description="when to send; a time in the past or null sends now")] | None | UnsetType
     ) = UNSET
     local_time: LocalTimeWrite | None | UnsetType = UNSET
+    best_hour_until: BestHourWrite | None | UnsetType = UNSET
     trigger_attributes: (
         Annotated[TriggerWrite, Meta(description="changes of the audience before sending")] | UnsetType
     ) = UNSET

@@ -1,7 +1,7 @@
 """The time of a campaign, which is one of three.
 
-It is the same moment for all (`scheduled_at`), a time on the clock of each recipient (`local_time`), or the dates of a
-repetition (`repeat`). Setting one clears the others.
+It is the same moment for all (`scheduled_at`), a time on the clock of each recipient (`local_time`, with
+`best_hour_until` an hour of their own), or the dates of a repetition (`repeat`). Setting one clears the others.
 """
 
 from typing import Annotated, NamedTuple, Protocol
@@ -24,6 +24,15 @@ LocalTimeWrite = Annotated[
         "`scheduled_at`, which is then the first moment at which it is that time anywhere. null: no local time"
     ),
 ]
+BestHourWrite = Annotated[
+    int,
+    Meta(
+        ge=1, le=24,
+        description="until which hour of the day of `local_time` to send, such as `20`, to each recipient at the best "
+        "hour of their own from `local_time` on, by their clicks. It needs a `local_time` at a full hour in the same "
+        "request. null: all get it at `local_time`",
+    ),
+]  # fmt: skip
 RepetitionWrite = Annotated[
     RepeatWrite,
     Meta(
@@ -38,6 +47,7 @@ class TimesWrite(Protocol):
 
     scheduled_at: int | None | UnsetType
     local_time: str | None | UnsetType
+    best_hour_until: int | None | UnsetType
 
 
 class Times(NamedTuple):
@@ -48,6 +58,7 @@ class Times(NamedTuple):
 
     scheduled_at: int | None
     local_time: str | None
+    best_hour_until: int | None = None
 
 
 def get_repeat(request: TimesWrite) -> RepeatField:
@@ -63,13 +74,15 @@ def get_times(campaign: Campaign, request: TimesWrite) -> Times:
         is_new = repeats.would_change(campaign.id, repeat)
         return Times(repeats.find_first(campaign.account_id, repeat) if is_new else campaign.scheduled_at, None)
     if isinstance(request.local_time, str):
-        return Times(time_zones.find_first_and_last(request.local_time)[0], request.local_time)
+        first_at = time_zones.find_first_and_last(request.local_time)[0]
+        return Times(first_at, request.local_time, request.best_hour_until or None)
     if request.scheduled_at is not UNSET:
         return Times(request.scheduled_at, None)
     is_local_ended = request.local_time is None and campaign.local_time is not None
     if is_local_ended or (repeat is None and repeats.find(campaign.id) is not None):
         return Times(None, None)
-    return Times(campaign.scheduled_at, campaign.local_time)
+    until = None if request.best_hour_until is None else campaign.best_hour_until
+    return Times(campaign.scheduled_at, campaign.local_time, until)
 
 
 def _ends_repetition(campaign: Campaign, request: TimesWrite) -> bool:
@@ -86,7 +99,7 @@ def _ends_repetition(campaign: Campaign, request: TimesWrite) -> bool:
 def changes_time(campaign: Campaign, request: TimesWrite) -> bool:
     """Return whether a request would change when a campaign is sent."""
     return (
-        get_times(campaign, request) != Times(campaign.scheduled_at, campaign.local_time)
+        get_times(campaign, request) != Times(campaign.scheduled_at, campaign.local_time, campaign.best_hour_until)
         or repeats.would_change(campaign.id, get_repeat(request))
         or _ends_repetition(campaign, request)
     )
@@ -111,7 +124,7 @@ def set_times(campaign: Campaign, request: TimesWrite) -> None:
     """
     require_write_transaction()
     times, is_ended = get_times(campaign, request), _ends_repetition(campaign, request)
-    campaign.scheduled_at, campaign.local_time = times
+    campaign.scheduled_at, campaign.local_time, campaign.best_hour_until = times
     repeats.apply(campaign, None if is_ended else get_repeat(request))
     campaign.repeat = repeats.find(campaign.id)
 
@@ -130,6 +143,7 @@ def validate(account_id: int, request: TimesWrite, faults: Faults) -> None:
     # A campaign as it was read has `scheduled_at` besides the time that sets it.
     if has_both and moment != time_zones.find_first_and_last(str(request.local_time))[0]:
         faults.add("local_time", gettext("give either `scheduled_at` or `local_time`, not both"))
+    _validate_best_hour(request, faults)
     if not isinstance(repeat, RepeatWrite):
         return
     repeats.validate(account_id, repeat, faults)
@@ -143,3 +157,16 @@ def validate(account_id: int, request: TimesWrite, faults: Faults) -> None:
         text = gettext("give either `repeat` or `scheduled_at`, not both")
         faults.add("repeat", text)
         faults.add("scheduled_at", text)
+
+
+def _validate_best_hour(request: TimesWrite, faults: Faults) -> None:
+    if not isinstance(request.best_hour_until, int):
+        return
+    if not isinstance(request.local_time, str):
+        faults.add("best_hour_until", gettext("needs a `local_time` in the same request"))
+        return
+    local = time_zones.parse_local_time(request.local_time)
+    if local.minute:
+        faults.add("local_time", gettext("must be a full hour, such as 08:00, with `best_hour_until`"))
+    if request.best_hour_until <= local.hour:
+        faults.add("best_hour_until", gettext("must be after the hour of `local_time`"))

@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from datetime import datetime, tzinfo
+from datetime import datetime, time, tzinfo
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -240,7 +240,7 @@ def format_full_date(moment: datetime) -> str:
     return format_in_style(moment, "full", locale=get_locale())
 
 
-def format_clock(moment: datetime) -> str:
+def format_clock(moment: datetime | time) -> str:
     """Format hour and minute: `14:05`."""
     from babel.dates import format_time
 

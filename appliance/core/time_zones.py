@@ -170,6 +170,11 @@ def parse_local_time(text: str) -> datetime:
     return local
 
 
+def replace_hour(local_time: str, hour: int) -> str:
+    """Return a local time such as `2026-12-01T09:00` at another hour of its day."""
+    return f"{local_time[:11]}{hour:02}{local_time[13:]}"
+
+
 def find_moment(local: datetime, zone: ZoneInfo) -> int:
     """Return the Unix milliseconds of a local time without offset in a time zone.
 

@@ -300,6 +300,27 @@ def _connected_apps(handle: Any) -> None:
         database.create_tables([models.AppClient, models.AppGrant, models.AppCode, models.AppToken], safe=False)
 
 
+def _best_hours(handle: Any) -> None:
+    """Add the best hours of contacts, and the hour to the times of campaigns that are sent by local time."""
+    if not database.table_exists("click_hour"):
+        database.create_tables([models.ClickHour], safe=False)
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(campaign)").fetchall()}
+    if "best_hour_until" not in columns:
+        handle.execute("ALTER TABLE campaign ADD COLUMN best_hour_until INTEGER")
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(send_time)").fetchall()}
+    if "hour" not in columns:
+        handle.execute("ALTER TABLE send_time ADD COLUMN hour INTEGER NOT NULL DEFAULT 0")
+        handle.execute("DROP INDEX send_time_campaign_id_time_zone")
+        handle.execute(
+            "CREATE UNIQUE INDEX send_time_campaign_id_time_zone_hour ON send_time (campaign_id, time_zone, hour)"
+        )
+        # The local time of a campaign, such as `2026-12-01T09:00`, has the hour of its rows.
+        handle.execute(
+            "UPDATE send_time SET hour = coalesce((SELECT CAST(substr(c.local_time, 12, 2) AS INTEGER) "
+            "FROM campaign c WHERE c.id = send_time.campaign_id), 0)"
+        )
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -313,6 +334,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _series,
     _agents,
     _connected_apps,
+    _best_hours,
 )  # fmt: skip
 
 

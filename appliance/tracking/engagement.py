@@ -17,7 +17,9 @@ from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.links import TrackedMessage
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.transactions import after_commit, require_write_transaction
+from appliance.tracking import click_hours
 from appliance.tracking.bot_detection import HUMAN, MACHINE, ObservedHit, Verdict
+from appliance.tracking.click_hours import FirstClick
 
 _UPDATE_MESSAGE = "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?"
 _UPDATE_CONTACT = (
@@ -60,6 +62,7 @@ def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]
     contacts: list[tuple[Any, ...]] = []
     interactions: list[tuple[Any, ...]] = []
     verified: list[tuple[Any, ...]] = []
+    first_clicks: list[FirstClick] = []
     for message, hit, verdict in hits:
         state = states[message.message_id]
         clicked, is_mail = hit.kind == "click", message.channel == "email"
@@ -72,6 +75,8 @@ def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]
             marked.add(message.message_id)
         if message.test or state.contact_id is None:
             continue
+        if is_first_click:
+            first_clicks.append(FirstClick(message.account_id, state.contact_id, hit.at))
         if is_mail:
             contacts.append((is_first_open, is_first_click, hit.at, hit.at if clicked else None, state.contact_id))
         else:
@@ -86,6 +91,7 @@ def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]
     database.executemany(_UPDATE_CONTACT, contacts)
     database.executemany(_UPDATE_LAST_INTERACTION, interactions)
     database.executemany(_VERIFY_CHANNEL, verified)
+    click_hours.add_clicks(first_clicks)
 
 
 # The events of opens and clicks, with the link, the client, and the verdict with its reason.
@@ -294,6 +300,11 @@ def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
     more_clicks = (clicked is not None) - (previous[1] is not None) if is_mail else 0
     last_click, last_open, last_hit = fetch_one(_LAST_HITS, (contact_id,)) or (None, None, None)
     last_event = scalar(_LAST_EVENT, (contact_id,))
+    if previous[1] != clicked:
+        if previous[1] is not None:
+            click_hours.remove_click(FirstClick(message.account_id, contact_id, previous[1]))
+        if clicked is not None:
+            click_hours.add_clicks([FirstClick(message.account_id, contact_id, clicked)])
     run(
         "UPDATE contact SET email_open_count = max(0, email_open_count + ?), "
         "email_click_count = max(0, email_click_count + ?), email_last_opened_at = ?, "

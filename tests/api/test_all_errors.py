@@ -50,6 +50,8 @@ WRONG = (
           {"experiment": {"metric": "luck", "variants": [{}, {"name": 5, "subject": _BROKEN}]}},
           {"experiment.metric", "experiment.variants[1].name", "experiment.variants[1].subject"}),
     Invalid("POST /campaigns", {"name": 5, "local_time": "2026-02-30T09:00"}, {"name", "local_time"}),
+    Invalid("PATCH /campaigns/{id}", {"name": 5, "local_time": "2031-12-01T09:30", "best_hour_until": 9},
+          {"name", "local_time", "best_hour_until"}),
     Invalid("PATCH /campaigns/{id}",
           {"name": 5, "repeat": {"every": "week", "at": "09:00", "day_of_month": 3, "ends_at": "soon"}},
           {"name", "repeat.ends_at", "repeat.weekdays", "repeat.day_of_month"}),

@@ -44,4 +44,30 @@ def test_a_local_time_shows_where_contacts_are(api: Client, server: Server) -> N
     later = {"local_time": "2031-12-02T09:00"}
     for response in (narrow.patch(path, later), narrow.post(f"{path}/send", later)):
         assert response.expect(403)["required_scope"] == "contacts:read"
+    best = {**body, "best_hour_until": 20}
+    for response in (narrow.patch(path, best), narrow.post(f"{path}/send", best)):
+        assert response.expect(403)["required_scope"] == "contacts:read"
     assert narrow.get(f"{path}/send_times").expect(403)["required_scope"] == "contacts:read"
+
+
+def test_the_best_hour_is_a_part_of_the_local_time(api: Client) -> None:
+    """It is set together with the local time, forecast by hour, and ends with another time."""
+    list_id = list_with_contacts(api, "Best", 2)
+    draft = create_draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": list_id})
+    path = f"/campaigns/{draft['id']}"
+    best = {"local_time": "2031-12-01T08:00", "best_hour_until": 20}
+    changed = api.patch(path, best).expect(200)
+    assert (changed["best_hour_until"], changed["scheduled_at"]) == (20, "2031-11-30T18:00:00.000Z")
+    times = api.get(f"{path}/send_times").expect(200)
+    assert times["best_hour_until"] == 20
+    assert times["hours"] == [{"hour": 8, "recipients": 2, "waiting": 2, "clicked": 0}]
+    found = {warning["code"] for warning in api.get(f"{path}/preflight").expect(200)["warnings"]}
+    assert "best_hour_unknown" in found
+    read = {key: changed[key] for key in ("local_time", "best_hour_until", "scheduled_at")}
+    assert api.patch(path, read).expect(200)["best_hour_until"] == 20
+    assert api.post(f"{path}/duplicate").expect(201)["best_hour_until"] is None
+    assert api.patch(path, {"best_hour_until": None}).expect(200)["local_time"] == best["local_time"]
+    api.patch(path, best).expect(200)
+    assert api.patch(path, {"scheduled_at": "2031-12-01T09:00:00Z"}).expect(200)["best_hour_until"] is None
+    errors = api.patch(path, {"best_hour_until": 20}).expect(422)
+    assert errors["validation_errors"] == {"best_hour_until": ["needs a `local_time` in the same request"]}

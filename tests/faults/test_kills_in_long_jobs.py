@@ -27,7 +27,7 @@ from tests.kit.uploads import import_results, upload, wait_for_import
 
 # What an import writes, without ids and times, which differ between two servers. A contact in several chunks has a
 # `contact_update` in each but the first, and the size of a chunk depends on the time that the one before took.
-LATER_TABLES = {"restoration", "installation", "send_log", "flow_replay", "proposal"}
+LATER_TABLES = {"restoration", "installation", "send_log", "flow_replay", "proposal", "click_hour"}
 WRITTEN = (
     "SELECT h.kind, h.value, h.subscribed, h.opted_out_by, h.suppression, c.first_name, c.data, "
     "(SELECT count(*) FROM membership m WHERE m.contact_id = c.id) "

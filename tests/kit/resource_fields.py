@@ -18,7 +18,7 @@ template | integer id | integer? flow_id action_id | string? name subject body p
 campaign | integer id account_id sent_count | string status approval_state channel name phase | object data trigger
     template stats | array templates | boolean editable | string? pause_reason local_time |
     date-time created_at updated_at | date-time? scheduled_at cancelled_at | object? experiment utm repeat |
-    integer? series_id
+    integer? series_id best_hour_until
 flow | integer id account_id sent_count | string status approval_state name | string? goal | object trigger stats |
     array steps templates | date-time created_at updated_at
 step | string? subject body preheader event_name | integer? duration | array filters yes no | boolean

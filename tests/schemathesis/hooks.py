@@ -36,7 +36,9 @@ UNSAYABLE = (
     "is only for an A/B test",
     "SMS have no opens", "minutes after the last variant", "cannot be combined with different send times",
     "is that of the campaign: change", "is only for email", "is used twice", "must be the first variant",
-    "give either `scheduled_at` or `local_time`, not both", "must be later than the start",
+    "give either `scheduled_at` or `local_time`, not both", "needs a `local_time` in the same request",
+    "must be a full hour, such as 08:00", "must be after the hour of `local_time`",
+    "must be later than the start",
     "must have only ASCII characters before the @", "is too long (maximum is 50 recipients)",
 )  # fmt: skip
 # Fields with names from a registry: of time zones, of flow starters

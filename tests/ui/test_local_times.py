@@ -126,6 +126,37 @@ def test_the_calendar_of_the_account(api: Client) -> None:
     only_a_holiday.fill("Holidays", "2031-12-25")
     only_a_holiday.press("Save")
     assert api.get("/account").json["marketing_calendar"] == {
-        "days": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"], "from": "00:00", "to": "24:00", "holidays": ["2031-12-25"],
+        "days": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"],
+        "from": "00:00", "to": "24:00", "holidays": ["2031-12-25"],
     }  # fmt: skip
     api.patch("/account", {"marketing_calendar": None}).expect(200)
+
+
+def test_the_best_hour_from_the_composer_to_the_schedule(api: Client) -> None:
+    """The card asks for a day and two hours, and says how many contacts get it at which hour."""
+    campaign_id, browser = draft(api), ScriptlessBrowser(api)
+    page = HtmlPage(browser, f"/campaigns/{campaign_id}?open=when")
+    page.check("Schedule by best hour")
+    card = page.press(page.one("#card-when form button"))
+    saved = api.get(f"/campaigns/{campaign_id}").json
+    assert (saved["local_time"][-6:], saved["best_hour_until"]) == ("T08:00", 20)
+    card.fill("Date", "2031-12-01")
+    card.fill("From", "09:00")
+    card.fill("Until", "09:00")
+    wrong = card.press(card.one("#card-when form button"))
+    assert "Select an hour after the first one." in wrong.text
+    wrong.fill("Until", "24:00")
+    right = wrong.press(wrong.one("#card-when form button"))
+    saved = api.get(f"/campaigns/{campaign_id}").json
+    assert (saved["local_time"], saved["best_hour_until"]) == ("2031-12-01T09:00", 24)
+    assert "Contacts by hour: 09:00: 5" in right.text
+    review = HtmlPage(browser, f"/campaigns/{campaign_id}/send")
+    assert "1 Dec 2031, 09:00–24:00 at the best hour on the clock of each contact" in review.text
+    scheduled = review.press("Schedule for 5 contacts")
+    assert "Scheduled for 1 Dec 2031, 09:00–24:00 at the best hour" in scheduled.text
+    moving = HtmlPage(browser, f"/campaigns/{campaign_id}/reschedule")
+    moving.fill("Date", "2031-12-02")
+    moving.press("Reschedule")
+    moved = api.get(f"/campaigns/{campaign_id}").json
+    assert (moved["local_time"], moved["best_hour_until"]) == ("2031-12-02T09:00", 24)
+    api.delete(f"/campaigns/{campaign_id}")

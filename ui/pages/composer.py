@@ -232,7 +232,7 @@ async def render_composer(
     return view.render(
         request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.conflicts else 200,
         also=also, forms=card_forms, complete=complete, utm_choices=utm_forms.CHOICES,
-        repeat_forms=repeat_forms,
+        repeat_forms=repeat_forms, hours=schedule_forms.list_hours(),
         opened=(card in CARDS and card) or request.args.get("open") or first,
         has_errors=bool(form and card in CARDS and (form.errors or form.conflicts)), card_notice=notice,
         shown={row.id: experiment_forms.list_shown(row, posted) for row in (setup.variants if setup else ())},
@@ -406,7 +406,7 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     if campaign.repeat is not None:
         return view.redirect(request, f"/campaigns/{campaign_id}")
-    times = schedule_forms.read_times(form, visit, campaign.local_time is not None)
+    times = schedule_forms.read_times(form, visit, schedule_forms.build_values(campaign, visit)["when"])
     if campaign.phase == "scheduled" and form.errors:
         return _render_new_time(request, campaign, form, 422)
     prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
@@ -426,17 +426,18 @@ async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
 
 
 def _render_new_time(request: Request, campaign: Any, form: Form, status: int) -> HTTPResponse:
-    local_text = formats.format_local_time(campaign.local_time) if campaign.local_time else ""
+    local_text = local_times.describe_time(campaign) if campaign.local_time else ""
     return view.render(
-        request, "campaigns/reschedule.html", status, campaign=campaign, form=form, local_text=local_text
-    )
+        request, "campaigns/reschedule.html", status, campaign=campaign, form=form, local_text=local_text,
+        hours=schedule_forms.list_hours(),
+    )  # fmt: skip
 
 
 def _describe_schedule(campaign: Any) -> str:
     if campaign.local_time is not None:
         return gettext(
             "Scheduled for %(time)s on the clock of each contact. The audience is recalculated when it starts.",
-            time=formats.format_local_time(campaign.local_time),
+            time=local_times.describe_time(campaign),
         )
     time = formats.when(campaign.scheduled_at)
     return gettext("Scheduled for %(time)s. The audience is recalculated at that time.", time=time)

@@ -1,5 +1,6 @@
 """When a campaign with a local time leaves, in words: in the composer, in its review and in its report."""
 
+from datetime import time
 from typing import NamedTuple
 
 from appliance.campaigns import local_preflight
@@ -14,6 +15,7 @@ from ui import formats
 from ui.forms.lookups import name_city
 
 _MAX_NAMED_CITIES = 3
+DAY_HOURS = 24
 _SOURCES = {
     "data": gettext_noop("custom field “time_zone”"), "phone": gettext_noop("phone number"),
     "country": gettext_noop("country"), "account": gettext_noop("unknown, so your account’s time zone"),
@@ -29,10 +31,19 @@ class LocalMoment(NamedTuple):
     waiting: int
 
 
+class LocalHour(NamedTuple):
+    """An hour of the day at which contacts get a campaign: its label, the contacts, and what they did."""
+
+    label: str
+    recipients: int
+    waiting: int
+    clicked: int
+
+
 class LocalTimes(NamedTuple):
     """When a campaign with a local time leaves.
 
-    `text` is its time. `first_at` and `last_at` are in Unix milliseconds, None without recipients. `sources` are
+    `text` is its time. `hours` has the hours of a campaign that is sent at the best hour of each contact. `first_at` and `last_at` are in Unix milliseconds, None without recipients. `sources` are
     (where a time zone comes from, number of contacts), empty once the campaign was sent.
     """
 
@@ -42,6 +53,8 @@ class LocalTimes(NamedTuple):
     moments: list[LocalMoment]
     sources: list[tuple[str, int]]
     passed: list[str]
+    is_best_hour: bool
+    hours: list[LocalHour]
 
 
 def build_local_times(campaign: Campaign) -> LocalTimes | None:
@@ -73,7 +86,13 @@ def build_local_times(campaign: Campaign) -> LocalTimes | None:
             )
         )
     first_at, last_at = (moments[0].at, moments[-1].at) if moments else (None, None)
-    return LocalTimes(formats.format_local_time(campaign.local_time), first_at, last_at, moments, sources, passed)
+    is_best_hour = campaign.best_hour_until is not None
+    hours = [
+        LocalHour(_format_hour(row.hour), row.recipients, row.waiting, row.clicked)
+        for row in times.hours
+        if is_best_hour
+    ]
+    return LocalTimes(describe_time(campaign), first_at, last_at, moments, sources, passed, is_best_hour, hours)
 
 
 def _describe_moment(moment: SendMoment) -> LocalMoment:
@@ -111,3 +130,16 @@ def describe_calendar(account: Account, channel: str) -> str:
 def describe_source(source: str) -> str:
     """Return where a time zone comes from, by its code."""
     return gettext(_SOURCES[source])
+
+
+def describe_time(campaign: Campaign) -> str:
+    """Return the local time of a campaign, or the hours of which each contact gets the best."""
+    text = formats.format_local_time(str(campaign.local_time))
+    if campaign.best_hour_until is None:
+        return text
+    end = _format_hour(campaign.best_hour_until)
+    return gettext("%(time)s–%(end)s at the best hour", time=text, end=end)
+
+
+def _format_hour(hour: int) -> str:
+    return "24:00" if hour == DAY_HOURS else i18n.format_clock(time(hour))

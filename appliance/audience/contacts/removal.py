@@ -373,6 +373,11 @@ def _move_rows(contact_id: int, other_id: int) -> None:
         "ON theirs.campaign_id = mine.campaign_id WHERE mine.contact_id = :contact AND theirs.contact_id = :other "
         "AND mine.campaign_id IS NOT NULL"
     )
+    run(
+        "INSERT INTO click_hour (contact_id, hour, clicks) SELECT :contact, hour, clicks FROM click_hour "
+        "WHERE contact_id = :other ON CONFLICT (contact_id, hour) DO UPDATE SET clicks = clicks + excluded.clicks",
+        ids,
+    )
     # The sender skips unsent messages without a contact, so that the contact does not receive the campaign twice.
     for own_message, other_message, is_weaker in rows(shared_campaigns, ids):
         run("UPDATE message SET contact_id = NULL WHERE id = ?", (own_message if is_weaker else other_message,))

@@ -33,6 +33,7 @@ from appliance.storage.models.account import (
 from appliance.storage.models.agents import Proposal
 from appliance.storage.models.campaigns import (
     Campaign,
+    ClickHour,
     Experiment,
     Occurrence,
     SendTime,
@@ -96,7 +97,7 @@ ALL = (
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, StepVisit, FlowRequest, FlowReplay, SplitTest, Cursor,
-    SegmentWatch, SegmentMember, Campaign, SendTime, Experiment, Variant,
+    SegmentWatch, SegmentMember, Campaign, SendTime, ClickHour, Experiment, Variant,
     Series, Occurrence, Proposal,
     RawMessage, Message, BulkContent, MessageContent, Attachment, RetryPayload, SendLog, Link, Hit, CapturedMessage,
     Event,
@@ -132,6 +133,7 @@ __all__ = [
     "Campaign",
     "CapturedMessage",
     "Channel",
+    "ClickHour",
     "Confirmation",
     "Consent",
     "Contact",

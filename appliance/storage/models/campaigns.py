@@ -3,6 +3,7 @@
 from peewee import (
     SQL,
     BooleanField,
+    CompositeKey,
     FloatField,
     ForeignKeyField,
     IntegerField,
@@ -10,7 +11,7 @@ from peewee import (
 )
 
 from appliance.storage.database import Json, Table, Time
-from appliance.storage.models.account import Account
+from appliance.storage.models.account import Account, Contact
 from appliance.storage.models.content import Template, TemplateRevision
 from appliance.storage.models.flows import Flow, Trigger
 
@@ -35,6 +36,7 @@ class Campaign(Table):
     tracking = BooleanField(default=True)  # whether its opens and clicks are counted
     scheduled_at = Time(null=True)  # with `local_time`, the first moment at which it is that time anywhere
     local_time = TextField(null=True)  # `2026-12-01T09:00`: the time on each recipient's clock at which it is sent
+    best_hour_until = IntegerField(null=True)  # until which hour each recipient gets it, at the best hour of their own
     utm = Json(null=True)  # the UTM parameters of its links; null: those of the account
     # Audience, content and sender are fixed when the campaign is sent.
     content = ForeignKeyField(TemplateRevision, null=True, index=False)
@@ -73,17 +75,32 @@ Campaign.add_index(
 class SendTime(Table):
     """When the recipients of a campaign in one time zone get it, fixed when the campaign is sent.
 
-    Each campaign with a local time has a row for every zone that exists.
+    Each campaign with a local time has a row for every zone that exists, and one that is sent at the best hour of each
+    recipient a row for every zone and hour. The rows of a zone have ids one after the other.
     """
 
     campaign = ForeignKeyField(Campaign, on_delete="CASCADE", index=False)
     time_zone = TextField()
+    hour = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # of the day on the recipient's clock
     due_at = Time()
     next_due_at = Time(null=True)  # for recipients who waited for the winner of an A/B test
     recipients = IntegerField(default=0)
 
     class Meta:
-        indexes = ((("campaign", "time_zone"), True),)
+        indexes = ((("campaign", "time_zone", "hour"), True),)
+
+
+class ClickHour(Table):
+    """How many messages a contact first clicked in an hour of the day on their own clock, without those of machines."""
+
+    id = None
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=False)
+    hour = IntegerField()
+    clicks = IntegerField()
+
+    class Meta:
+        primary_key = CompositeKey("contact", "hour")
+        without_rowid = True
 
 
 class Series(Table):

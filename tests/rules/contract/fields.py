@@ -34,6 +34,7 @@ O utm Utm? -- UTM parameters of its links
 O freezing SnapshotProgress? -- how far the writing of rows for a large audience is
 O experiment Experiment? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
+O best_hour_until integer? -- until which hour each gets it at their best hour
 O repeat Repeat? -- dates at which a copy is sent
 O series_id integer? -- the repeating campaign that this one is a copy of
 O waiting CampaignWait? -- why nothing moves, in words

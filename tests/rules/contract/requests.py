@@ -62,6 +62,7 @@ O tracking boolean -- opens and clicks may be left uncounted
 O utm UtmWrite? -- UTM parameters of the links
 O experiment ExperimentWrite? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
+O best_hour_until integer? -- until which hour each gets it at their best hour
 O repeat RepeatWrite? -- dates at which a copy is sent
 = PATCH /campaigns/{{id}}
 D name string
@@ -76,6 +77,7 @@ O tracking boolean -- opens and clicks may be left uncounted
 O utm UtmWrite? -- UTM parameters of the links
 O experiment ExperimentWrite? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
+O best_hour_until integer? -- until which hour each gets it at their best hour
 O repeat RepeatWrite? -- dates at which a copy is sent
 = POST /campaigns/{{id}}/send
 S trigger_attributes TriggerWrite
@@ -84,6 +86,7 @@ D scheduled_at date-time?
 D confirm_send_to_all boolean
 D hold_seconds integer
 O local_time string? -- the time on the clock of each recipient
+O best_hour_until integer? -- until which hour each gets it at their best hour
 = POST /campaigns/{{id}}/experiment/winner
 O variant integer! -- number of the variant, from 1
 = POST /campaigns/{{id}}/duplicate

@@ -1,0 +1,133 @@
+"""The hour of the day at which a contact clicks most, by which a campaign is sent to each at an hour of their own.
+
+Clicks are counted by contact and hour on the contact's clock (`tracking/click_hours.py`): the first click on each
+message that was not by a machine. Days of the week are not told apart: that would take seven times as many clicks.
+
+A few clicks say little about a person, so the counts are shrunk towards those of all recipients of the campaign (an
+empirical Bayes estimate). The share of each hour in the clicks of a person is taken as drawn from a Dirichlet
+distribution around the shares of all, `p`, with a concentration `k`. After `n` clicks, `x` of them in an hour, the
+expected share of this hour is `(x + k * p) / (n + k)`. The best hour of a person is the one with the highest
+`x + k * p`, so without clicks of their own it is the best hour of all. `k` says how many clicks `p` is worth. It is
+large if people differ little, and is estimated from their counts: it maximizes the likelihood of the
+Dirichlet-multinomial distribution, with a weak prior that holds while few people have several clicks.
+
+Clicks depend on when earlier messages were sent: an hour at which nothing was ever sent has few of them. So the choice
+is between the hours at which a contact could click until now.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from appliance.storage.database import rows
+
+# Each hour has this many clicks more, so that no share is 0.
+_EXTRA_CLICKS = 1.0
+# The prior of the concentration: its logarithm is normal around that of `_TYPICAL_CONCENTRATION`.
+_TYPICAL_CONCENTRATION, _CONCENTRATION_SPREAD = 20.0, 1.0
+# A larger concentration lets nobody have an hour of their own anyway.
+_MIN_CONCENTRATION, _MAX_CONCENTRATION = 0.5, 10_000.0
+_SEARCH_STEPS = 40
+_COUNT_BY_HOUR = (
+    "SELECT k.hour, k.clicks, count(*) FROM ({people}) p CROSS JOIN click_hour k ON k.contact_id = p.id "
+    "WHERE k.hour >= :first_hour AND k.hour < :until_hour GROUP BY 1, 2"
+)
+_COUNT_BY_TOTAL = (
+    "SELECT clicks, count(*) FROM (SELECT sum(k.clicks) AS clicks FROM ({people}) p CROSS JOIN click_hour k "
+    "ON k.contact_id = p.id WHERE k.hour >= :first_hour AND k.hour < :until_hour GROUP BY k.contact_id) GROUP BY 1"
+)
+
+
+class HourCounts(NamedTuple):
+    """The clicks of many people, as numbers of people.
+
+    `by_hour` has the people by (hour, their clicks in it), `by_total` the people by their clicks in all hours together.
+    People without clicks are in neither.
+    """
+
+    by_hour: Mapping[tuple[int, int], int]
+    by_total: Mapping[int, int]
+
+
+class HourWeights(NamedTuple):
+    """What all recipients say about the hours of a campaign: how many clicks of a person each hour has in advance.
+
+    `weights` has the hours from `first` on. `people` is the number of those with clicks.
+    """
+
+    first: int
+    weights: tuple[float, ...]
+    people: int
+
+    @property
+    def best(self) -> int:
+        """Return the best hour of all, the earliest of several."""
+        return self.first + max(range(len(self.weights)), key=lambda index: self.weights[index])
+
+    def choose(self, clicks: Mapping[int, int]) -> int:
+        """Return the best hour of a person with these clicks by hour; of several, that of all or else the earliest."""
+        scores = {self.first + index: weight for index, weight in enumerate(self.weights)}
+        for hour in scores.keys() & clicks.keys():
+            scores[hour] += clicks[hour]
+        best = self.best
+        return max(scores, key=lambda hour: (scores[hour], hour == best, -hour))
+
+    def build_sql(self, contact_id: str) -> str:
+        """Return the best hour of the contact with this id, as SQL, by the same rule as `choose`."""
+        cases = " ".join(f"WHEN {self.first + index} THEN {weight!r}" for index, weight in enumerate(self.weights))
+        score = f"k.clicks + CASE k.hour {cases} END"
+        best = self.best
+        return (
+            f"coalesce((SELECT k.hour FROM click_hour k WHERE k.contact_id = {contact_id} "
+            f"AND k.hour >= {self.first} AND k.hour < {self.first + len(self.weights)} "
+            f"AND {score} > {max(self.weights)!r} ORDER BY {score} DESC, k.hour = {best} DESC, k.hour LIMIT 1), {best})"
+        )
+
+
+def estimate(counts: HourCounts, first: int, until: int) -> HourWeights:
+    """Return the weights of the hours from `first` to before `until` by the counts of clicks in these hours."""
+    clicks = Counter[int]()
+    for (hour, number), people in counts.by_hour.items():
+        clicks[hour] += number * people
+    total = sum(clicks.values())
+    shares = [
+        (clicks[hour] + _EXTRA_CLICKS) / (total + _EXTRA_CLICKS * (until - first)) for hour in range(first, until)
+    ]
+    concentration = _find_concentration(counts, shares, first)
+    return HourWeights(first, tuple(concentration * share for share in shares), sum(counts.by_total.values()))
+
+
+def _find_concentration(counts: HourCounts, shares: Sequence[float], first: int) -> float:
+    """Return the most likely concentration, by golden section on its logarithm."""
+    ratio = (math.sqrt(5) - 1) / 2
+    low, high = math.log(_MIN_CONCENTRATION), math.log(_MAX_CONCENTRATION)
+    for _ in range(_SEARCH_STEPS):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if _measure(counts, shares, first, left) < _measure(counts, shares, first, right):
+            low = left
+        else:
+            high = right
+    return math.exp((low + high) / 2)
+
+
+def _measure(counts: HourCounts, shares: Sequence[float], first: int, logarithm: float) -> float:
+    """Return the logarithm of the density of a concentration, given the counts, without what does not depend on it."""
+    concentration = math.exp(logarithm)
+    start = math.lgamma(concentration)
+    result = sum(people * (start - math.lgamma(concentration + number)) for number, people in counts.by_total.items())
+    for (hour, number), people in counts.by_hour.items():
+        weight = concentration * shares[hour - first]
+        result += people * (math.lgamma(weight + number) - math.lgamma(weight))
+    deviation = (logarithm - math.log(_TYPICAL_CONCENTRATION)) / _CONCENTRATION_SPREAD
+    return result - deviation**2 / 2
+
+
+def estimate_of(people: str, parameters: Mapping[str, Any], first: int, until: int) -> HourWeights:
+    """Return the weights of hours by the clicks of contacts; `people` is SQL that selects their ids as `id`.
+
+    For each contact, the query reads the few rows of `ClickHour` by its primary key.
+    """
+    values = {**parameters, "first_hour": first, "until_hour": until}
+    by_hour = {(row[0], row[1]): row[2] for row in rows(_COUNT_BY_HOUR.format(people=people), values)}
+    return estimate(HourCounts(by_hour, dict(rows(_COUNT_BY_TOTAL.format(people=people), values))), first, until)
