@@ -35,8 +35,8 @@ GROUPS = (
         gettext_noop("For everyone who writes and sends. No programming needed."),
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
-            "flow-steps", "replay", "timing", "best-hour", "recurring", "experiments", "utm", "reports", "deliverability",
-            "sms", "team", "assistants", "data-protection",
+            "flow-steps", "replay", "timing", "best-hour", "recurring", "experiments", "utm", "reports",
+            "deliverability", "sms", "team", "assistants", "data-protection",
         ),
     ),
     Group(
@@ -51,7 +51,8 @@ GROUPS = (
         gettext_noop("API"),
         gettext_noop("For developers: examples in curl and Python, and every operation."),
         (
-            "send-your-first-mail", "scripts", "other-apis", "import", "flows", "webhooks", "authentication", "errors-and-limits",
+            "send-your-first-mail", "scripts", "other-apis", "import", "flows", "webhooks", "authentication",
+            "errors-and-limits",
         ),
     ),
 )  # fmt: skip

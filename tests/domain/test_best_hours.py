@@ -113,8 +113,8 @@ def create(home: Home, until: int = UNTIL, **test: object) -> Campaign:
     ids = []
     for zone in ZONES:
         for name, hour in {**HOURS, "new": None}.items():
-            body = {"first_name": name, "data": {"time_zone": zone}}
-            contact = home.contact(f"{name}-{zone[-4:].lower()}@example.org", **body)
+            data = {"time_zone": zone}
+            contact = home.contact(f"{name}-{zone[-4:].lower()}@example.org", first_name=name, data=data)
             ids.append(contact.id)
             if hour is not None:
                 click(contact.id, home.account_id, zone, hour, 6)
@@ -123,8 +123,8 @@ def create(home: Home, until: int = UNTIL, **test: object) -> Campaign:
     draft = home.campaign(home.list_of(*ids, common.id).id)
     if test:
         transactions.write(variants.apply, draft, ExperimentWrite(**test))  # type: ignore[arg-type]  # fields of a test
-    body = {"local_time": f"{DAY}T{FIRST:02}:00", "best_hour_until": until}
-    request = validation.read(CampaignPatch, body)
+    times = {"local_time": f"{DAY}T{FIRST:02}:00", "best_hour_until": until}
+    request = validation.read(CampaignPatch, times)
     return transactions.write(send.update, home.account_id, draft.id, request, BY)
 
 

@@ -40,8 +40,8 @@ def build_values(campaign: Campaign, visit: Visit) -> dict[str, str]:
 def read_card(form: Form, campaign: Campaign, visit: Visit) -> dict[str, Any]:
     """Return the attributes of a campaign that the card sets; add errors to the form, as for a time in the past.
 
-    The choices "Later", "Local time" and "Best hour" store tomorrow as the time until the user enters another date: without a stored
-    time, a review of the campaign would offer to send it now.
+    The choices with a date store tomorrow until the user enters another one: without a stored time, a review of the
+    campaign would offer to send it now.
     """
     if form["when"] == "repeat":
         return {"repeat": repeat_forms.read_values(form, visit.zone)}

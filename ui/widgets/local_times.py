@@ -43,8 +43,9 @@ class LocalHour(NamedTuple):
 class LocalTimes(NamedTuple):
     """When a campaign with a local time leaves.
 
-    `text` is its time. `hours` has the hours of a campaign that is sent at the best hour of each contact. `first_at` and `last_at` are in Unix milliseconds, None without recipients. `sources` are
-    (where a time zone comes from, number of contacts), empty once the campaign was sent.
+    `text` is its time. `hours` has the hours of a campaign that is sent at the best hour of each contact. `first_at`
+    and `last_at` are in Unix milliseconds, None without recipients. `sources` are (where a time zone comes from, number
+    of contacts), empty once the campaign was sent.
     """
 
     text: str
