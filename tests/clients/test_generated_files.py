@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 from appliance import VERSION
 from clients.generator import model
@@ -37,12 +39,16 @@ def test_versions_are_those_of_the_service() -> None:
     assert project["project"]["dependencies"] == ["httpx>=0.27,<1"]
 
 
-def test_python_client_and_examples_pass_strict_mypy() -> None:
-    """The generated and the written files have complete types."""
+def test_python_client_and_examples_pass_strict_mypy(tmp_path: Path) -> None:
+    """The generated and the written files, and the example of the README, have complete types."""
+    readme = re.search(r"```python\n(.*?)```", (PYTHON / "README.md").read_text(), re.DOTALL)
+    assert readme is not None
+    (tmp_path / "readme.py").write_text(readme[1])
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".mypy_cache/clients"]
     environment = {**os.environ, "MYPYPATH": str(PYTHON)}
     done = subprocess.run(
-        [*command, str(PYTHON / "campanero_client"), *map(str, sorted((PYTHON / "examples").glob("*.py")))],
+        [*command, str(PYTHON / "campanero_client"), *map(str, sorted((PYTHON / "examples").glob("*.py"))),
+         str(tmp_path / "readme.py")],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -22,11 +22,11 @@ def find_node() -> str:
     return node
 
 
-def run_tool(*arguments: object, cwd: Path = ROOT, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def run_tool(*arguments: object, cwd: Path = ROOT, programs: Path = PROGRAMS) -> subprocess.CompletedProcess[str]:
     """Run a program of the packages, such as `tsc`, with node. Raises AssertionError if it fails."""
     name, *options = map(str, arguments)
-    command = [find_node(), str((PROGRAMS / name).resolve()), *options]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
+    command = [find_node(), str((programs / name).resolve()), *options]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{name} failed: {done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done
 
