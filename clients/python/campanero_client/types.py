@@ -231,6 +231,35 @@ class ActivateRequest(TypedDict):
     """`updated_at` as last read; if the object was changed since, the response is 409."""
 
 
+class Agent(TypedDict):
+    """An agent: an active API key of this kind, with what it did in the last hour."""
+
+    api_key_id: int
+    """Id of its API key."""
+
+    name: str
+    """Name of its API key."""
+
+    acts: int
+    """Changes and proposals that it made in the last hour."""
+
+    last_used_at: str | None
+    """When it made the last request; null for never."""
+
+
+class Agents(TypedDict):
+    """The agents of an account, and whether they are stopped."""
+
+    stopped_at: str | None
+    """Since when all agents are stopped; null if they are not."""
+
+    acts_per_hour: int
+    """Changes and proposals that each agent may make in an hour."""
+
+    agents: list[Agent]
+    """Active agents, newest first."""
+
+
 class ApiKey(TypedDict):
     """An API key without its secret; `hint` is its last four characters."""
 
@@ -247,10 +276,13 @@ class ApiKey(TypedDict):
     """Last four characters of the key."""
 
     scope: str
-    """`full`, `read`, `send`, or a comma-separated list of scopes, such as `contacts:write,events:write`."""
+    """`full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as `contacts:write,events:write`."""
 
     test: bool
     """True for a test key: everything that it sends is captured and counted nowhere."""
+
+    agent: bool
+    """True for the key of an AI agent, which reads, drafts and proposes."""
 
     created_by: int | None
     """Id of the user who created the key; null if it was created on the command line or the user was deleted."""
@@ -287,10 +319,13 @@ class ApiKeyWithSecret(TypedDict):
     """Last four characters of the key."""
 
     scope: str
-    """`full`, `read`, `send`, or a comma-separated list of scopes, such as `contacts:write,events:write`."""
+    """`full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as `contacts:write,events:write`."""
 
     test: bool
     """True for a test key: everything that it sends is captured and counted nowhere."""
+
+    agent: bool
+    """True for the key of an AI agent, which reads, drafts and proposes."""
 
     created_by: int | None
     """Id of the user who created the key; null if it was created on the command line or the user was deleted."""
@@ -312,6 +347,13 @@ class ApiKeyWithSecret(TypedDict):
 
     key: str
     """Key to send after `Bearer`, shown in this response only."""
+
+
+class ApproveProposal(TypedDict):
+    """The approval of a proposal as it was read."""
+
+    version: str
+    """`version` as last read."""
 
 
 class ApproveRequest(TypedDict):
@@ -2172,6 +2214,19 @@ class DesignTheme(TypedDict):
 
     width: NotRequired[str | float | bool | None]
     """Width."""
+
+
+class Difference(TypedDict):
+    """A value that a proposal changes: its name, and its texts before and after; empty for no value."""
+
+    label: str
+    """Name of the value."""
+
+    before: str
+    """The value now; empty if there is none."""
+
+    after: str
+    """The value once the proposal is approved; empty if there is none."""
 
 
 class DividerSection(TypedDict):
@@ -4728,10 +4783,17 @@ class KeyWrite(TypedDict):
     """Name of the key, such as the program that uses it."""
 
     scope: NotRequired[str]
-    """`full`, `read`, `send`, or a comma-separated list of scopes, such as `contacts:write,events:write`."""
+    """`full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as `contacts:write,events:write`;
+    default: `full`, for an agent `draft`.
+    """
 
     test: NotRequired[bool]
     """True for a test key: everything that it sends is captured and counted nowhere."""
+
+    agent: NotRequired[bool]
+    """True for the key of an AI agent, which reads, drafts and proposes; its scopes are those of `draft` or some of
+    them.
+    """
 
     smtp_hourly_limit: NotRequired[int | None]
     """Recipients by SMTP within an hour; 0: no limit; default: that of the installation."""
@@ -5918,6 +5980,143 @@ class ProductSectionStyles(TypedDict):
     """Padding. One to four pixel values, 0 to 96."""
 
 
+class Proposal(TypedDict):
+    """What an agent proposes, and what a user decided about it."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    account_id: int
+    """Id of the account."""
+
+    kind: Literal["change_flow", "change_segment", "change_template", "send_campaign", "start_flow"]
+    """What is proposed."""
+
+    state: Literal["approved", "open", "returned", "withdrawn"]
+    """`open` until a user decides or the agent withdraws it."""
+
+    subject_id: int
+    """Id of the campaign, flow, segment or template."""
+
+    subject_name: str
+    """Its name when the proposal was made."""
+
+    changes: dict[str, Any]
+    """Changes, as they were proposed."""
+
+    note: str
+    """The agent's reason."""
+
+    answer: str | None
+    """Note of the user who returned it; null if there is none."""
+
+    api_key_id: int
+    """Id of the agent's API key."""
+
+    agent_name: str
+    """Name of the agent's API key."""
+
+    decided_by: int | None
+    """Id of the user who decided; null for nobody."""
+
+    decided_at: str | None
+    """When it was decided or withdrawn."""
+
+    created_at: str
+    """When the object was created."""
+
+    updated_at: str
+    """When the object was last changed."""
+
+
+class ProposalDetail(TypedDict):
+    """A proposal with all that a user needs to decide about it, as it is now."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    account_id: int
+    """Id of the account."""
+
+    kind: Literal["change_flow", "change_segment", "change_template", "send_campaign", "start_flow"]
+    """What is proposed."""
+
+    state: Literal["approved", "open", "returned", "withdrawn"]
+    """`open` until a user decides or the agent withdraws it."""
+
+    subject_id: int
+    """Id of the campaign, flow, segment or template."""
+
+    subject_name: str
+    """Its name when the proposal was made."""
+
+    changes: dict[str, Any]
+    """Changes, as they were proposed."""
+
+    note: str
+    """The agent's reason."""
+
+    answer: str | None
+    """Note of the user who returned it; null if there is none."""
+
+    api_key_id: int
+    """Id of the agent's API key."""
+
+    agent_name: str
+    """Name of the agent's API key."""
+
+    decided_by: int | None
+    """Id of the user who decided; null for nobody."""
+
+    decided_at: str | None
+    """When it was decided or withdrawn."""
+
+    created_at: str
+    """When the object was created."""
+
+    updated_at: str
+    """When the object was last changed."""
+
+    version: str
+    """Of what is proposed, as it is now; the approval must name it. Empty if it was deleted."""
+
+    is_changed: bool
+    """Whether what is proposed has changed since the proposal was made."""
+
+    differences: list[Difference]
+    """Values before and after; empty once it is decided."""
+
+    people: int | None
+    """Contacts whom it reaches; null if only a replay can say."""
+
+    people_before: int | None
+    """Contacts in the segment now; null for other kinds."""
+
+    sms_parts: int | None
+    """Parts of all SMS; null for email, or if not yet known."""
+
+    sms_cost: float | None
+    """Cost of these parts; null if no price is known."""
+
+
+class ProposalWrite(TypedDict):
+    """A new proposal of an agent."""
+
+    kind: Literal["change_flow", "change_segment", "change_template", "send_campaign", "start_flow"]
+    """What is proposed."""
+
+    subject_id: int
+    """Id of the campaign, flow, segment or template."""
+
+    changes: NotRequired[dict[str, Any]]
+    """Of `send_campaign`: `scheduled_at`; of the kinds that change something: the body of its PATCH, without
+    `status` and `updated_at`.
+    """
+
+    note: NotRequired[str]
+    """The agent's reason, shown to the user who decides."""
+
+
 _QuietHoursKeywords = TypedDict("_QuietHoursKeywords", {"from": "str"})
 
 
@@ -6478,6 +6677,13 @@ class ReplayWarning(TypedDict):
 
     total: NotRequired[int | None]
     """Of so many."""
+
+
+class ReturnProposal(TypedDict):
+    """The return of a proposal to its agent."""
+
+    note: NotRequired[str | None]
+    """What to change, shown to the agent."""
 
 
 class RunActionResult(TypedDict):
@@ -10136,6 +10342,28 @@ class ListOwnSessionsQuery(TypedDict):
 
     per: NotRequired[int]
     """Same as `limit`; both `limit` and `per_page` take precedence."""
+
+
+class ListProposalsQuery(TypedDict):
+    """Parameters of `listProposals`."""
+
+    page: NotRequired[int]
+    """Page number, starting at 1."""
+
+    limit: NotRequired[int]
+    """Number of objects per page; above 100 counts as 100."""
+
+    per_page: NotRequired[int]
+    """Same as `limit`, which takes precedence."""
+
+    per: NotRequired[int]
+    """Same as `limit`; both `limit` and `per_page` take precedence."""
+
+    state: NotRequired[Literal["approved", "open", "returned", "withdrawn"]]
+    """Only proposals in this state."""
+
+    kind: NotRequired[Literal["change_flow", "change_segment", "change_template", "send_campaign", "start_flow"]]
+    """Only proposals of this kind."""
 
 
 class ListEventsQuery(TypedDict):

@@ -159,6 +159,28 @@ export interface ActivateRequest {
   updated_at?: string;
 }
 
+/** An agent: an active API key of this kind, with what it did in the last hour. */
+export interface Agent {
+  /** id of its API key */
+  api_key_id: number;
+  /** name of its API key */
+  name: string;
+  /** changes and proposals that it made in the last hour */
+  acts: number;
+  /** when it made the last request; null for never */
+  last_used_at: string | null;
+}
+
+/** The agents of an account, and whether they are stopped. */
+export interface Agents {
+  /** since when all agents are stopped; null if they are not */
+  stopped_at: string | null;
+  /** changes and proposals that each agent may make in an hour */
+  acts_per_hour: number;
+  /** active agents, newest first */
+  agents: Agent[];
+}
+
 /** An API key without its secret; `hint` is its last four characters. */
 export interface ApiKey {
   /** unique id; ids ascend and are never reused */
@@ -169,10 +191,12 @@ export interface ApiKey {
   name: string;
   /** last four characters of the key */
   hint: string;
-  /** `full`, `read`, `send`, or a comma-separated list of scopes, such as `contacts:write,events:write` */
+  /** `full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as `contacts:write,events:write` */
   scope: string;
   /** true for a test key: everything that it sends is captured and counted nowhere */
   test: boolean;
+  /** true for the key of an AI agent, which reads, drafts and proposes */
+  agent: boolean;
   /** id of the user who created the key; null if it was created on the command line or the user was deleted */
   created_by: number | null;
   /** when the key was last used; null for never */
@@ -197,10 +221,12 @@ export interface ApiKeyWithSecret {
   name: string;
   /** last four characters of the key */
   hint: string;
-  /** `full`, `read`, `send`, or a comma-separated list of scopes, such as `contacts:write,events:write` */
+  /** `full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as `contacts:write,events:write` */
   scope: string;
   /** true for a test key: everything that it sends is captured and counted nowhere */
   test: boolean;
+  /** true for the key of an AI agent, which reads, drafts and proposes */
+  agent: boolean;
   /** id of the user who created the key; null if it was created on the command line or the user was deleted */
   created_by: number | null;
   /** when the key was last used; null for never */
@@ -215,6 +241,12 @@ export interface ApiKeyWithSecret {
   created_at: string;
   /** key to send after `Bearer`, shown in this response only */
   key: string;
+}
+
+/** The approval of a proposal as it was read. */
+export interface ApproveProposal {
+  /** `version` as last read */
+  version: string;
 }
 
 /** The request body of an approval, with the version that was read. */
@@ -1557,6 +1589,16 @@ export interface DesignTheme {
   logo_url?: string | number | boolean | null;
   /** width */
   width?: string | number | boolean | null;
+}
+
+/** A value that a proposal changes: its name, and its texts before and after; empty for no value. */
+export interface Difference {
+  /** name of the value */
+  label: string;
+  /** the value now; empty if there is none */
+  before: string;
+  /** the value once the proposal is approved; empty if there is none */
+  after: string;
 }
 
 /** A section of the type `divider`. */
@@ -3385,10 +3427,18 @@ export interface IncomingMessage {
 export interface KeyWrite {
   /** name of the key, such as the program that uses it */
   name: string;
-  /** `full`, `read`, `send`, or a comma-separated list of scopes, such as `contacts:write,events:write` */
+  /**
+   * `full`, `read`, `send`, `draft`, or a comma-separated list of scopes, such as `contacts:write,events:write`;
+   * default: `full`, for an agent `draft`
+   */
   scope?: string;
   /** true for a test key: everything that it sends is captured and counted nowhere */
   test?: boolean;
+  /**
+   * true for the key of an AI agent, which reads, drafts and proposes; its scopes are those of `draft` or some of
+   * them
+   */
+  agent?: boolean;
   /** recipients by SMTP within an hour; 0: no limit; default: that of the installation */
   smtp_hourly_limit?: number | null;
 }
@@ -4243,6 +4293,103 @@ export interface ProductSectionStyles {
   padding?: string | number | boolean | null;
 }
 
+/** What an agent proposes, and what a user decided about it. */
+export interface Proposal {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** id of the account */
+  account_id: number;
+  /** what is proposed */
+  kind: "change_flow" | "change_segment" | "change_template" | "send_campaign" | "start_flow";
+  /** `open` until a user decides or the agent withdraws it */
+  state: "approved" | "open" | "returned" | "withdrawn";
+  /** id of the campaign, flow, segment or template */
+  subject_id: number;
+  /** its name when the proposal was made */
+  subject_name: string;
+  /** changes, as they were proposed */
+  changes: Record<string, unknown>;
+  /** the agent's reason */
+  note: string;
+  /** note of the user who returned it; null if there is none */
+  answer: string | null;
+  /** id of the agent's API key */
+  api_key_id: number;
+  /** name of the agent's API key */
+  agent_name: string;
+  /** id of the user who decided; null for nobody */
+  decided_by: number | null;
+  /** when it was decided or withdrawn */
+  decided_at: string | null;
+  /** when the object was created */
+  created_at: string;
+  /** when the object was last changed */
+  updated_at: string;
+}
+
+/** A proposal with all that a user needs to decide about it, as it is now. */
+export interface ProposalDetail {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** id of the account */
+  account_id: number;
+  /** what is proposed */
+  kind: "change_flow" | "change_segment" | "change_template" | "send_campaign" | "start_flow";
+  /** `open` until a user decides or the agent withdraws it */
+  state: "approved" | "open" | "returned" | "withdrawn";
+  /** id of the campaign, flow, segment or template */
+  subject_id: number;
+  /** its name when the proposal was made */
+  subject_name: string;
+  /** changes, as they were proposed */
+  changes: Record<string, unknown>;
+  /** the agent's reason */
+  note: string;
+  /** note of the user who returned it; null if there is none */
+  answer: string | null;
+  /** id of the agent's API key */
+  api_key_id: number;
+  /** name of the agent's API key */
+  agent_name: string;
+  /** id of the user who decided; null for nobody */
+  decided_by: number | null;
+  /** when it was decided or withdrawn */
+  decided_at: string | null;
+  /** when the object was created */
+  created_at: string;
+  /** when the object was last changed */
+  updated_at: string;
+  /** of what is proposed, as it is now; the approval must name it. Empty if it was deleted */
+  version: string;
+  /** whether what is proposed has changed since the proposal was made */
+  is_changed: boolean;
+  /** values before and after; empty once it is decided */
+  differences: Difference[];
+  /** contacts whom it reaches; null if only a replay can say */
+  people: number | null;
+  /** contacts in the segment now; null for other kinds */
+  people_before: number | null;
+  /** parts of all SMS; null for email, or if not yet known */
+  sms_parts: number | null;
+  /** cost of these parts; null if no price is known */
+  sms_cost: number | null;
+}
+
+/** A new proposal of an agent. */
+export interface ProposalWrite {
+  /** what is proposed */
+  kind: "change_flow" | "change_segment" | "change_template" | "send_campaign" | "start_flow";
+  /** id of the campaign, flow, segment or template */
+  subject_id: number;
+  /**
+   * of `send_campaign`: `scheduled_at`; of the kinds that change something: the body of its PATCH, without `status`
+   * and `updated_at`
+   */
+  changes?: Record<string, unknown>;
+  /** the agent's reason, shown to the user who decides */
+  note?: string;
+}
+
 /** The daily period in which no marketing SMS are sent, in the recipient's time zone. */
 export interface QuietHours {
   /** start of the quiet hours, such as `21:00` */
@@ -4639,6 +4786,12 @@ export interface ReplayWarning {
   number?: number | null;
   /** of so many */
   total?: number | null;
+}
+
+/** The return of a proposal to its agent. */
+export interface ReturnProposal {
+  /** what to change, shown to the agent */
+  note?: string | null;
 }
 
 /** The result of an action on several runs. */
@@ -7215,6 +7368,22 @@ export interface ListOwnSessionsQuery {
   per_page?: number;
   /** same as `limit`; both `limit` and `per_page` take precedence */
   per?: number;
+}
+
+/** Parameters of `listProposals`. */
+export interface ListProposalsQuery {
+  /** page number, starting at 1 */
+  page?: number;
+  /** number of objects per page; above 100 counts as 100 */
+  limit?: number;
+  /** same as `limit`, which takes precedence */
+  per_page?: number;
+  /** same as `limit`; both `limit` and `per_page` take precedence */
+  per?: number;
+  /** only proposals in this state */
+  state?: "approved" | "open" | "returned" | "withdrawn";
+  /** only proposals of this kind */
+  kind?: "change_flow" | "change_segment" | "change_template" | "send_campaign" | "start_flow";
 }
 
 /** Parameters of `listEvents`. */

@@ -133,8 +133,8 @@ class Campaigns:
     def preflight(self, id: int) -> types.Preflight:
         """Check a draft for blockers and warnings before it is sent.
 
-        Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. Scope:
-        `campaigns:read`.
+        Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. An agent
+        gets no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`.
         """
         result: types.Preflight = self._transport.call("GET", f"/v1/my/campaigns/{id:d}/preflight")
         return result
@@ -319,8 +319,8 @@ class AsyncCampaigns:
     async def preflight(self, id: int) -> types.Preflight:
         """Check a draft for blockers and warnings before it is sent.
 
-        Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. Scope:
-        `campaigns:read`.
+        Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. An agent
+        gets no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`.
         """
         result: types.Preflight = await self._transport.call("GET", f"/v1/my/campaigns/{id:d}/preflight")
         return result

@@ -80,8 +80,8 @@ class Templates:
     def send_test(self, id: int, /, **body: Unpack[types.TestRequest]) -> types.TestSendResult:
         """Send a test email of a template.
 
-        A contact (`contact_id`) requires `contacts:read` too; without that scope, every test shows sample
-        values. Scope: `templates:write`.
+        An agent sends tests only to users of the account. A contact (`contact_id`) requires `contacts:read` too;
+        without that scope, every test shows sample values. Scope: `templates:write`.
         """
         result: types.TestSendResult = self._transport.call("POST", f"/v1/my/templates/{id:d}/send_test", body=body)
         return result
@@ -195,8 +195,8 @@ class AsyncTemplates:
     async def send_test(self, id: int, /, **body: Unpack[types.TestRequest]) -> types.TestSendResult:
         """Send a test email of a template.
 
-        A contact (`contact_id`) requires `contacts:read` too; without that scope, every test shows sample
-        values. Scope: `templates:write`.
+        An agent sends tests only to users of the account. A contact (`contact_id`) requires `contacts:read` too;
+        without that scope, every test shows sample values. Scope: `templates:write`.
         """
         result: types.TestSendResult = await self._transport.call(
             "POST", f"/v1/my/templates/{id:d}/send_test", body=body

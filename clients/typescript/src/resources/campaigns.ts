@@ -133,8 +133,8 @@ export class Campaigns {
   /**
    * Check a draft for blockers and warnings before it is sent.
    *
-   * Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. Scope:
-   * `campaigns:read`.
+   * Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. An agent gets
+   * no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`.
    */
   preflight(id: number, options: RequestOptions = {}): Promise<types.Preflight> {
     return this.#transport.call("GET", `/v1/my/campaigns/${segment(id)}/preflight`, { ...options });

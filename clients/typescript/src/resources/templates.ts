@@ -77,8 +77,8 @@ export class Templates {
   /**
    * Send a test email of a template.
    *
-   * A contact (`contact_id`) requires `contacts:read` too; without that scope, every test shows sample values.
-   * Scope: `templates:write`.
+   * An agent sends tests only to users of the account. A contact (`contact_id`) requires `contacts:read` too;
+   * without that scope, every test shows sample values. Scope: `templates:write`.
    */
   sendTest(id: number, body: types.TestRequest = {}, options: RequestOptions = {}): Promise<types.TestSendResult> {
     return this.#transport.call("POST", `/v1/my/templates/${segment(id)}/send_test`, { body, ...options });
