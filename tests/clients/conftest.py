@@ -22,7 +22,6 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def compiled_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of the compiled TypeScript client, whose compilation is its strict type check."""
-    typescript.find_node()
     target = tmp_path_factory.mktemp("typescript")
     typescript.run_tool("tsc", "-p", TYPESCRIPT, "--outDir", target)
     (target / "package.json").write_text('{"type": "module"}')

@@ -8,16 +8,21 @@ from typing import Any
 
 import pytest
 
+from tests.kit.server import ROOT
+
 DIRECTORY = Path(__file__).resolve().parents[1] / "doors"
 
 
-def find_node() -> str:
-    """Return the program `node`; skips the test if it or its packages are missing (`packaging/test` installs them)."""
+def find_node(directory: Path = DIRECTORY) -> str:
+    """Return the program `node`; skips the test if it or the packages of a directory are missing.
+
+    `packaging/test` installs the packages.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    if not (DIRECTORY / "node_modules" / ".package-lock.json").exists():
-        pytest.skip("its packages are not installed: npm ci --prefix tests/doors")
+    if not (directory / "node_modules" / ".package-lock.json").exists():
+        pytest.skip(f"its packages are not installed: npm ci --prefix {directory.relative_to(ROOT)}")
     return node
 
 
