@@ -107,5 +107,5 @@ def test_recipes_run_as_written(server: Server, api: Client, reader: Path) -> No
         follow("send-a-receipt-with-an-attachment")
     receipts = [row for row in api.get("/messages", to="anna@example.org").json if "4711" in row["subject"]]
     assert len(receipts) == 1
-    attachments = api.get(f"/messages/{receipts[0]['id']}")["attachments"]
+    attachments = api.get(f"/messages/{receipts[0]['id']}").expect(200)["attachments"]
     assert [file["filename"] for file in attachments] == ["receipt-4711.pdf"]
