@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 _STATUSES = ("draft", "active", "paused", "completed")
+# Reasons to wait that end only when somebody allows sending again.
+_STOPPED = {"sending_stopped", "stop_file"}
 _BLOCKED = "the campaign cannot be sent"
 _CONFIRMATION = "confirmation_required"  # code of the blocker of a campaign to all contacts
 # Phases in which nothing is sent any more, or not before somebody acts.
@@ -63,7 +65,16 @@ def add_id(parser: Any) -> None:
 def run_show(options: argparse.Namespace, connection: "Connection") -> None:
     """Show a campaign with its numbers; with `--wait` once it is at rest."""
     campaign = connection.call("GET", f"/campaigns/{options.id}")
-    _show(options, _wait(connection, campaign) if options.wait else campaign)
+    _finish(options, connection, campaign)
+
+
+def _finish(options: argparse.Namespace, connection: "Connection", campaign: dict[str, Any]) -> None:
+    """Show the campaign; with `--wait` once it is at rest. Raises CommandError if it was not sent then."""
+    _show(options, campaign := _wait(connection, campaign) if options.wait else campaign)
+    if options.wait and campaign["phase"] != "completed":
+        waiting = campaign.get("waiting")
+        reason = waiting["text"] if waiting else campaign.get("pause_reason")
+        raise CommandError(f"the campaign is not sent: {campaign['phase']}{f', {reason}' if reason else ''}")
 
 
 def _show(options: argparse.Namespace, campaign: dict[str, Any]) -> None:
@@ -80,10 +91,15 @@ def _show(options: argparse.Namespace, campaign: dict[str, Any]) -> None:
     ])  # fmt: skip
 
 
+def _is_at_rest(campaign: dict[str, Any]) -> bool:
+    waiting = campaign.get("waiting")
+    return campaign["phase"] in _RESTING or (waiting is not None and waiting["reason"] in _STOPPED)
+
+
 def _wait(connection: "Connection", campaign: dict[str, Any]) -> dict[str, Any]:
     """Return the campaign once nothing more is sent by itself, with its progress on the terminal meanwhile."""
     with output.Progress() as progress:
-        while campaign["phase"] not in _RESTING:
+        while not _is_at_rest(campaign):
             stats = campaign["stats"]
             total = stats["audience"]
             share = 1 - stats["pending"] / total if total else 0.0
@@ -147,7 +163,7 @@ def run_send(options: argparse.Namespace, connection: "Connection") -> None:
     if options.at:
         body["scheduled_at"] = options.at
     campaign = connection.call("POST", f"/campaigns/{options.id}/send", body=body)
-    _show(options, _wait(connection, campaign) if options.wait else campaign)
+    _finish(options, connection, campaign)
 
 
 def _ask(campaign: dict[str, Any], facts: dict[str, Any], options: argparse.Namespace) -> str:

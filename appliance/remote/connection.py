@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
-from campanero_client._transport import Page, Paginator, Transport
-from campanero_client.errors import ApiError, CampaneroError, ConnectionFailed
 
 from appliance import VERSION
 from appliance.remote.errors import UNREACHABLE, CommandError, ServiceError, UsageError
 from appliance.remote.profiles import Profile
+from campanero_client._transport import Page, Paginator, Transport
+from campanero_client.errors import ApiError, CampaneroError, ConnectionFailed
 
 API_PATH = "/v1/my"
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024

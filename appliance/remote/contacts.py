@@ -4,7 +4,10 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,14 +89,16 @@ def _read_import_options(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _open_input(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        file = Path(name).open("rb")  # noqa: SIM115 - closed below; an OSError of the request is another error
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from None
-    with file:
+    """Yield a file, or stdin for `-`. What comes through a pipe is stored first: an upload begins with its size."""
+    with contextlib.ExitStack() as stack:
+        try:
+            file: IO[bytes] = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                pipe, file = file, stack.enter_context(tempfile.TemporaryFile())
+                shutil.copyfileobj(pipe, file)
+                file.seek(0)
+        except OSError as error:
+            raise UsageError(f"{name}: {error.strerror}") from None
         yield file
 
 

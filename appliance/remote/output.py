@@ -5,6 +5,7 @@ change the title of a terminal or hide text, and characters that change the dire
 (CVE-2021-42574).
 """
 
+import codecs
 import json
 import re
 import shutil
@@ -65,10 +66,12 @@ def write_bytes(chunks: Iterable[bytes]) -> None:
             target.write(chunk)
         target.flush()
         return
-    last = ""
-    for chunk in chunks:
-        last = clean(chunk.decode("utf-8", "replace"), "\n\t")
-        sys.stdout.write(last)
+    last, decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
+    for chunk in (*chunks, b""):
+        # A carriage return is part of the line ends of CSV; elsewhere it would overwrite a line.
+        text = decoder.decode(chunk, final=not chunk).replace("\r\n", "\n")
+        last = clean(text, "\n\t") or last
+        sys.stdout.write(clean(text, "\n\t"))
     if last and not last.endswith("\n"):
         sys.stdout.write("\n")
     sys.stdout.flush()

@@ -190,6 +190,9 @@ class TestDailyCommands:
         exported = run("contacts", "export", "--list", str(contact_list)).stdout
         assert "carla@example.org" in exported
         assert json.loads(run("contacts", "import", "-", "--json", stdin=exported).stdout)["updated"] == 1
+        command = f"cat people.csv | {sys.executable} -P -m appliance contacts import - --jq .total"
+        piped = subprocess.run(["bash", "-c", command], env=environment(home), cwd=home, capture_output=True, text=True)
+        assert (piped.stdout, piped.stderr) == ("2\n", "")
         run("contacts", "export", "out.jsonl", "--list", str(contact_list))
         assert json.loads((home / "out.jsonl").read_text())["first_name"] == "Carla"
         assert (home / "out.jsonl").stat().st_mode & 0o777 == 0o600
@@ -225,6 +228,7 @@ class TestDailyCommands:
         empty = str(api.get("/campaigns", search="Empty").json[0]["id"])
         assert "audience_required" in run("campaigns", "preflight", empty, expect=1).stdout
         assert "audience_required" in run("campaigns", "send", empty, "--yes", expect=1).stderr
+        assert "not sent: draft" in run("campaigns", "show", empty, "--wait", expect=1).stderr
         assert "use --yes" in run("campaigns", "send", str(campaign), expect=2).stderr
         assert "use --all" in run("campaigns", "send", str(everybody), "--yes", expect=1).stderr
         arguments, env = ["campaigns", "send", str(campaign)], environment(home)
