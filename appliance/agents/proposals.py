@@ -19,7 +19,7 @@ from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.core import clock, validation
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.core.validation import PageQuery
+from appliance.core.validation import PageQuery, default
 from appliance.flows import replays
 from appliance.flows.replays import PreparedReplay, ReplayRequest
 from appliance.storage.database import Page, paginate, scalar
@@ -52,7 +52,9 @@ class ProposalWrite(Struct):
         | UnsetType
     ) = UNSET
     note: (
-        Annotated[str, Meta(max_length=2_000), Meta(description="the agent's reason, shown to the user who decides")]
+        Annotated[
+            str, Meta(max_length=2_000), default(""), Meta(description="the reason, shown to the user who decides")
+        ]
         | UnsetType
     ) = UNSET
 
@@ -93,8 +95,8 @@ class Review(NamedTuple):
 
 
 def get_key_id(by: Actor) -> int | None:
-    """Return the id of the agent's key, or None for an actor that is no agent."""
-    return int(by.name.removeprefix("key:")) if by.is_agent else None
+    """Return the id of an API key, or None for another actor."""
+    return int(by.name.removeprefix("key:")) if by.name.startswith("key:") else None
 
 
 def get(account_id: int, proposal_id: int, by: Actor) -> Proposal:
@@ -123,8 +125,11 @@ def count_open(account_id: int) -> int:
 
 
 def count_for_navigation(account_id: int) -> int | None:
-    """Return the number of open proposals, or None for an account that never had an agent."""
-    sql = "SELECT EXISTS (SELECT 1 FROM api_key WHERE account_id = ? AND agent)"
+    """Return the number of open proposals, or None for an account that never had an agent or a proposal."""
+    sql = (
+        "SELECT EXISTS (SELECT 1 FROM api_key WHERE account_id = ?1 AND agent) "
+        "OR EXISTS (SELECT 1 FROM proposal WHERE account_id = ?1)"
+    )
     return count_open(account_id) if scalar(sql, (account_id,)) else None
 
 
@@ -171,13 +176,13 @@ def prepare_replay(account_id: int, request: ProposalWrite) -> PreparedReplay | 
 def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedReplay | None = None) -> Proposal:
     """Store a checked proposal of an agent, start its replay, and tell the users who may decide by email.
 
-    Raises NotAllowed for another actor, and Conflict if the agent has an open proposal of the kind for the subject, or
-    too many open ones.
+    A program that drafts may make proposals too. Raises NotAllowed for a user or a test key, and Conflict if the key
+    has an open proposal of the kind for the subject, or too many open ones.
     """
     require_write_transaction()
-    if not by.is_agent:
-        raise NotAllowed(gettext("Only an agent makes proposals."))
     kind, key_id = BY_NAME[request.kind], get_key_id(by)
+    if key_id is None or by.is_test:
+        raise NotAllowed(gettext("Only an API key that is not for tests makes proposals."))
     subject = kind.load(account_id, request.subject_id)
     is_open = (Proposal.key == key_id) & (Proposal.state == "open")
     same = is_open & (Proposal.kind == kind.name) & (Proposal.subject_id == request.subject_id)
@@ -319,11 +324,12 @@ def return_to_agent(account_id: int, proposal_id: int, note: str | None, by: Act
 
 
 def withdraw(account_id: int, proposal_id: int, by: Actor) -> Proposal:
-    """Withdraw an own proposal of an agent; raises NotFound, and Conflict if it is not open."""
+    """Withdraw an own proposal; raises NotFound, also for one of another key, and Conflict if it is not open."""
     require_write_transaction()
-    if not by.is_agent:
-        raise NotAllowed(gettext("Only the agent that made a proposal can withdraw it."))
-    return _decide(_get_open(account_id, proposal_id, by), "withdrawn", by)
+    row = _get_open(account_id, proposal_id, by)
+    if row.key_id != get_key_id(by):
+        raise NotFound
+    return _decide(row, "withdrawn", by)
 
 
 def _get_open(account_id: int, proposal_id: int, by: Actor) -> Proposal:

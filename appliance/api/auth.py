@@ -136,14 +136,16 @@ def _find_credential(token: str, is_mcp: bool) -> tuple[Credential | None, bool]
 def require_route_access(credential: Credential, route: Route) -> None:
     """Raise a 403 error unless the credential has the scope of the route.
 
-    A user whose role may not send also gets 403 if the route has `changes_sending`. An agent gets 403 unless the route
-    is open to agents, and needs its `agent_scope`.
+    A user whose role may not send also gets 403 if the route has `changes_sending`, and an API key if the route is for
+    users. An agent gets 403 unless the route is open to agents, and needs its `agent_scope`.
     """
     if credential.is_agent:
         if route.agent_scope is None:
             raise closed_to_agents_error()
         require_scope(credential, route.agent_scope)
         return
+    if route.users_only and credential.user_id is None:
+        raise ApiError(403, "forbidden", _SIGN_IN_ONLY[access.SELF_SCOPE][1], required_role="editor")
     if not credential.has_scope(route.scope):
         if route.scope in _SIGN_IN_ONLY:
             role, message = _SIGN_IN_ONLY[route.scope]

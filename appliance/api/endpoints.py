@@ -120,6 +120,7 @@ class Route(NamedTuple):
     large_body: LargeBody | None = None  # set if the body may be larger than `limits.body_bytes`
     # The scope that the key of an agent needs. Without one, the endpoint is closed to agents (docs/decisions.md#25).
     agent_scope: str | None = None
+    users_only: bool = False  # True if only a signed-in user may make the request, never an API key
 
     @property
     def is_agent_act(self) -> bool:
@@ -175,6 +176,7 @@ class Routes(list[Route]):
         has_conflicts: bool = False,
         large_body: LargeBody | None = None,
         agent_scope: str | None = None,
+        users_only: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
@@ -208,6 +210,7 @@ class Routes(list[Route]):
                     has_conflicts,
                     large_body,
                     agent_scope,
+                    users_only,
                 )
             )
             return handler

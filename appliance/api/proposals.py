@@ -99,8 +99,8 @@ async def list_proposals(request: ApiRequest) -> ApiResponse:
 async def create_proposal(request: ApiRequest) -> ApiResponse:
     """Propose what only a user may decide: to send a campaign, to start a flow, or to change what is in use.
 
-    Only agents make proposals. The users who may decide get an email. A proposal about a flow starts a replay of the
-    last 90 days.
+    Only API keys make proposals: those of agents, and of programs that draft. The users who may decide get an email. A
+    proposal about a flow starts a replay of the last 90 days.
     """
     await render(proposals.check, request.account_id, request.body)
     replay = await render(proposals.prepare_replay, request.account_id, request.body)
@@ -118,8 +118,8 @@ async def get_proposal(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/proposals/{id}/approve", scope="campaigns:send", body_type=ApproveProposal, response_type=Proposal,
-    has_conflicts=True, rate="sends",
+    "POST", "/proposals/{id}/approve", scope="campaigns:send", users_only=True, body_type=ApproveProposal,
+    response_type=Proposal, has_conflicts=True, rate="sends",
 )  # fmt: skip
 async def approve_proposal(request: ApiRequest) -> ApiResponse:
     """Approve a proposal, which carries it out. Only a signed-in user may, never an API key.
@@ -134,8 +134,8 @@ async def approve_proposal(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/proposals/{id}/return", scope="campaigns:send", body_type=ReturnProposal, body_required=False,
-    response_type=Proposal, has_conflicts=True,
+    "POST", "/proposals/{id}/return", scope="campaigns:send", users_only=True, body_type=ReturnProposal,
+    body_required=False, response_type=Proposal, has_conflicts=True,
 )  # fmt: skip
 async def return_proposal(request: ApiRequest) -> ApiResponse:
     """Return a proposal to its agent with a note. Only a signed-in user may, never an API key."""
@@ -149,7 +149,7 @@ async def return_proposal(request: ApiRequest) -> ApiResponse:
     has_conflicts=True,
 )  # fmt: skip
 async def withdraw_proposal(request: ApiRequest) -> ApiResponse:
-    """Withdraw an own proposal that is open. Only the agent that made it can."""
+    """Withdraw an own proposal that is open. Only the API key that made it can."""
     row = await commit(proposals.withdraw, request.account_id, request.id, request.caller)
     return ApiResponse(await fetch(serialize_proposal, row))
 

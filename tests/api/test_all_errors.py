@@ -152,6 +152,12 @@ WRONG = (
     Invalid("PATCH /user", {"name": 5, "password": "short"}, {"name", "password", "current_password"}),
     Invalid("PATCH /user", {"name": 5, "password": "long enough", "current_password": "wrong"},
           {"name", "current_password"}),
+    Invalid("POST /proposals", {"kind": "fly", "subject_id": 0, "changes": [], "note": 5},
+          {"kind", "subject_id", "changes", "note", "no"}, "no=1"),
+    Invalid("POST /proposals", {"kind": "change_segment", "subject_id": 1, "changes": {"filters": 5, "wings": 2}},
+          {"changes.wings"}),
+    Invalid("POST /proposals/{id}/approve", {"version": 5}, {"version", "no"}, "no=1"),
+    Invalid("POST /proposals/{id}/return", {"note": 5}, {"note", "no"}, "no=1"),
     Invalid("POST /api_keys", {"name": 5, "scope": "everything", "smtp_hourly_limit": -1},
           {"name", "scope", "smtp_hourly_limit"}),
     Invalid("POST /capture/{id}/simulate", {"action": "stop", "text": 5}, {"action", "text"}),
@@ -205,7 +211,7 @@ def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: 
     """Every error is reported, and no valid field."""
     method, _, path = wrong.operation.partition(" ")
     noun = path.strip("/").partition("/")[0]
-    is_persons = noun in ("users", "user", "api_keys")
+    is_persons = noun in ("users", "user", "api_keys") or path.endswith(("/return", "}/approve"))
     path = path.replace("{id}", str(mine.object_ids.get(noun))).replace("{language}", "de") + (
         f"?{wrong.query}" if wrong.query else ""
     )

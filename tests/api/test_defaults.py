@@ -35,7 +35,7 @@ FOLLOWS = {
     "POST /templates": {"updated_at", "design"},
     "POST /events": {"contact_id", "created_at"},
     "POST /messages": {"from"},
-    "POST /api_keys": {"smtp_hourly_limit"},
+    "POST /api_keys": {"smtp_hourly_limit", "scope"},
 }
 
 

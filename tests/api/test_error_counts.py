@@ -66,6 +66,8 @@ RIGHT: dict[str, dict[str, Any]] = {
     "POST /domains": {"domain": {"name": "counted.example"}},
     "POST /users": {"email": "counted@example.org", "role": "viewer"},
     "POST /api_keys": {"name": "Counted"},
+    "POST /proposals": {"kind": "change_segment", "subject_id": 1, "changes": {"name": "Counted"}},
+    "POST /proposals/{id}/approve": {"version": "counted"},
     "PATCH /account": {
         "frequency_cap": {"messages": 1, "days": 1},
         "utm": {"source": "news"},
@@ -248,7 +250,9 @@ def owner(server: Server) -> Client:
 def client_and_path(route: Route, mine: Tenant, owner: Client) -> tuple[Client, str]:
     """Return the client and the path for an operation."""
     noun = route.path.strip("/").partition("/")[0]
-    is_persons = noun in ("users", "user", "api_keys", "audit")
+    is_persons = noun in ("users", "user", "api_keys", "audit") or (
+        noun == "proposals" and route.path.endswith(("/approve", "/return"))
+    )
     number = mine.object_ids.get("open_flow" if route.path.endswith("/enroll") else noun)
     return owner if is_persons else mine.api, route.path.replace("{id}", str(number)).replace("{language}", "de")
 

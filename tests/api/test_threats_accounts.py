@@ -63,7 +63,7 @@ NAMES = {
     "segment_id": "segments", "contact_id": "contacts", "contact_ids": "contacts", "add": "contacts",
     "remove": "contacts", "channels_attributes[].id": "channels",
     "contact.channels_attributes[].id": "channels", "template_id": "templates",
-    "campaign_id": "campaigns", "flow_id": "flows", "message_id": "messages",
+    "campaign_id": "campaigns", "flow_id": "flows", "message_id": "messages", "subject_id": "templates",
     "run_ids": "runs", "experiment.variants[].id": "variants",
 }  # fmt: skip
 # The owner of account A, whom the set-up of the server creates
@@ -97,6 +97,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/runs/take_out": {},
     "POST /templates/preview": {"document": {"sections": []}},
     "POST /templates/{id}/send_test": {},
+    "POST /proposals": {"kind": "change_template", "changes": {"subject": "taken"}},
 }
 ABSENT = (404, 422)
 

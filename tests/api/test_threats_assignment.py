@@ -54,6 +54,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /campaigns/{id}/duplicate": {},
     "POST /campaigns/{id}/reject": {},
     "POST /campaigns/{id}/experiment/winner": {"variant": 1},
+    "POST /proposals": {"kind": "change_template", "subject_id": 1, "changes": {"subject": "renamed"}},
     "POST /webhooks": {"url": "https://hostile.example/", "enabled": False},
     "PATCH /webhooks/{id}": {"events": ["renamed"]},
     "POST /webhooks/{id}/test": {},

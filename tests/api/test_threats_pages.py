@@ -21,7 +21,7 @@ KINDS = {
     "form_id": "forms", "message_id": "messages", "segment_id": "segments", "import_id": "imports", "act_id": "acts",
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
-    "invitation_id": "invitations", "file_id": "files", "number": "variants",
+    "proposal_id": "proposals", "invitation_id": "invitations", "file_id": "files", "number": "variants",
 }  # fmt: skip
 # What somebody enters who accepts an invitation
 JOIN = {"name": "taken", "password": PASSWORD, "language": "en"}

@@ -78,6 +78,8 @@ class Tenant:
         ids["domains"] = api.post("/domains", {"domain": {"name": f"{prefix}.example"}}).expect(201)["id"]
         form = {"name": f"{prefix} form", "list_ids": [ids["lists"]], "consent_text": f"{prefix} agrees"}
         ids["forms"] = api.post("/forms", form).expect(201)["id"]
+        renaming = {"kind": "change_segment", "subject_id": ids["segments"], "changes": {"name": f"{prefix} proposed"}}
+        ids["proposals"] = api.post("/proposals", renaming).expect(201)["id"]
         ids["imports"] = wait_for_import(api, upload(api, f"email\n{prefix}.imported@example.org\n"))["id"]
         api.wait("/lists", lambda rows: not any(row["stale"] for row in rows))  # also those of earlier objects
         return self

@@ -38,14 +38,16 @@ UNSAYABLE = (
     "is that of the campaign: change", "is only for email", "is used twice", "must be the first variant",
     "give either `scheduled_at` or `local_time`, not both", "needs a `local_time` in the same request",
     "must be a full hour, such as 08:00", "must be after the hour of `local_time`",
-    "must be later than the start",
+    "must be later than the start", "must be a draft", "must be a draft or paused",
+    "must be active, paused or a draft that was active", "must be false for an agent",
+    "the campaign has times of its own",
     "must have only ASCII characters before the @", "is too long (maximum is 50 recipients)",
 )  # fmt: skip
-# Fields with names from a registry: of time zones, of flow starters
-REGISTERED = ("time_zone", "starter")
+# Fields with names from a registry: of time zones, of flow starters, of the scopes of agents and others
+REGISTERED = ("time_zone", "starter", "scope")
 # Fields that contain a document with its own validation: filters, steps, designs, headers, files
 INSIDE = re.compile(
-    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment|utm|responses|repeat)\b"
+    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment|utm|responses|repeat|changes)\b"
 )
 PAGE_SIZES = ("limit", "per_page", "per")
 _contracts: dict[int, Contract] = {}

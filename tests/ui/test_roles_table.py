@@ -54,11 +54,11 @@ FORMS = {
         /campaigns/*/schedule /campaigns/*/send /campaigns/*/undo /contacts/*/conversation /flows/*/activate
         /flows/*/archive /flows/*/pause /flows/*/people/move_on /flows/*/people/take_out /flows/*/publish
         /flows/*/revive /flows/*/steps/*/winner /flows/put-back /outbox/*/assume /outbox/*/cancel
-        /outbox/*/retry /outbox/retry""",
+        /outbox/*/retry /outbox/retry /proposals/*/approve /proposals/*/return""",
     "admin": """
         /brand /brand/logo /brand/logo/undo /campaigns/*/approve /campaigns/*/reject /flows/*/approve
         /flows/*/reject /settings
-        /inbox/clear
+        /inbox/clear /proposals/agents
         /settings/consent /settings/data/backup /settings/doctor /settings/domains /settings/domains/*/delete
         /settings/domains/*/rotate
         /settings/domains/*/verify /settings/keys /settings/keys/*/revoke /settings/sending /settings/sending/test

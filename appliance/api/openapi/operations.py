@@ -120,7 +120,7 @@ def build_operation(route: Route) -> dict[str, Any]:
         "x-required-scope": route.scope,
         "x-rate": route.rate,
     }
-    if route.scope in _SIGN_IN_ONLY:
+    if route.scope in _SIGN_IN_ONLY or route.users_only:
         operation["security"] = [{"jwt": []}]
     if parameters := _build_parameters(route):
         operation["parameters"] = parameters
@@ -143,7 +143,9 @@ def _describe(route: Route) -> str:
     lines = (route.handler.__doc__ or "").strip().split("\n")[1:]
     promise = " ".join(line.strip() for line in lines if line.strip())
     scope = _SIGN_IN_ONLY.get(route.scope, f"Scope: `{route.scope}`.")
-    return " ".join(filter(None, (promise, scope)))
+    own = "" if route.agent_scope in (None, route.scope) else f"Scope of agents: `{route.agent_scope}`."
+    open_to = "" if route.agent_scope is None or own else "Open to agents."
+    return " ".join(filter(None, (promise, scope, own or open_to)))
 
 
 def _build_request_body(route: Route) -> dict[str, Any]:

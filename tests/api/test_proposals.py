@@ -1,0 +1,320 @@
+"""Proposals of agents over the API: who makes, sees and decides them, and what an agent may change without one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kit.api_users import add_user, user_client
+from tests.kit.client import Client
+from tests.kit.server import Server
+
+TEXT = {"subject": "Hello", "body": "<p>Hello {{ unsubscribe_url }}</p>"}
+STEPS = [{"subject": "Thanks", "body": "<p>Thank you</p>"}]
+SUBSCRIBED = [{"name": "contact_subscribed_email", "predicate": "true", "value": True}]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Yield a server with a small limit of acts, which one test reaches."""
+    with Server(
+        env={"CAMPANERO_LIMITS__AGENT_ACTS_PER_HOUR": "40", "CAMPANERO_NETWORK__CHECK_LINKS": "true"}
+    ).set_up() as running:
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def owner(server: Server) -> Client:
+    """Return a client of the first owner, who creates the agents."""
+    return user_client(server)
+
+
+@pytest.fixture(scope="module")
+def editor(server: Server) -> Client:
+    """Return a client of a user who may send."""
+    return add_user(server, "editor")
+
+
+@pytest.fixture(scope="module")
+def list_id(api: Client) -> int:
+    """Return the id of a list with three contacts."""
+    number = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
+    for name in "abc":
+        api.post("/contacts", {"email": f"{name}@example.org", "opt_in": True, "list_ids": [number]}).expect(201)
+    return number
+
+
+def create_agent(server: Server, owner: Client, name: str = "Assistant") -> Client:
+    """Return a client of a new agent with all scopes."""
+    return server.client(owner.post("/api_keys", {"name": name, "agent": True}).expect(201)["key"])
+
+
+@pytest.fixture
+def agent(server: Server, owner: Client) -> Client:
+    """Return a client of an agent that has done nothing yet."""
+    return create_agent(server, owner)
+
+
+def draft(agent: Client, list_id: int, **more: Any) -> Any:
+    """Create a draft of a campaign to the list."""
+    body = {"name": "News", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": TEXT, **more}
+    return agent.post("/campaigns", body).expect(201)
+
+
+def propose(agent: Client, kind: str, subject_id: int, **more: Any) -> Any:
+    """Make a proposal."""
+    return agent.post("/proposals", {"kind": kind, "subject_id": subject_id, **more}).expect(201)
+
+
+def look(user: Client, proposal: dict[str, Any]) -> Any:
+    """Return a proposal with what a user needs to decide."""
+    return user.get(f"/proposals/{proposal['id']}").expect(200)
+
+
+def approve(user: Client, proposal: dict[str, Any], version: str) -> Any:
+    """Approve a proposal at a version."""
+    return user.post(f"/proposals/{proposal['id']}/approve", {"version": version})
+
+
+def test_a_user_sends_what_an_agent_proposes(agent: Client, editor: Client, api: Client, list_id: int) -> None:
+    """The user sees recipients and content, and the approval sends as any send of the user does."""
+    campaign = draft(agent, list_id)
+    proposal = propose(agent, "send_campaign", campaign["id"], note="It is Friday.")
+    assert (proposal["state"], proposal["note"], proposal["agent_name"]) == ("open", "It is Friday.", "Assistant")
+    shown = look(editor, proposal)
+    assert (shown["people"], shown["is_changed"]) == (3, False)
+    values = {row["label"]: (row["before"], row["after"]) for row in shown["differences"]}
+    assert values["Status"] == ("Draft", "Sent") and values["To"] == ("", "Readers")
+    assert values["Subject"] == ("", "Hello")
+    # Neither the agent nor a program may decide.
+    assert approve(agent, proposal, shown["version"]).expect(403)["reason"] == "closed_to_agents"
+    assert approve(api, proposal, shown["version"]).expect(403)["required_role"] == "editor"
+    assert approve(editor, proposal, shown["version"]).expect(200)["state"] == "approved"
+    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] in ("holding", "sending")
+    approve(editor, proposal, shown["version"]).expect(409)
+
+
+def test_a_change_needs_a_new_look(agent: Client, editor: Client, api: Client, list_id: int) -> None:
+    """An approval of what was changed meanwhile, by the agent or in a segment, is refused and sends nothing."""
+    segment = api.post("/segments", {"name": "S", "filters": SUBSCRIBED}).expect(201)["id"]
+    campaign = draft(agent, list_id, trigger_attributes={"contact_list_id": list_id, "segment_id": segment})
+    proposal = propose(agent, "send_campaign", campaign["id"])
+    path = f"/campaigns/{campaign['id']}"
+    for change in (
+        lambda: agent.patch(path, {"template_attributes": {"subject": "Other"}}),
+        lambda: agent.patch(path, {"tracking": False}),
+        lambda: agent.patch(f"/templates/{campaign['template']['id']}", {"subject": "Third"}),
+        lambda: api.patch(f"/segments/{segment}", {"filters": []}),
+    ):
+        version = look(editor, proposal)["version"]
+        change().expect(200)
+        refused = approve(editor, proposal, version).expect(409)
+        assert refused["version"] != version and look(editor, proposal)["is_changed"]
+    assert api.get(path).expect(200)["phase"] == "draft"
+    assert approve(editor, proposal, look(editor, proposal)["version"]).expect(200)["state"] == "approved"
+
+
+def test_a_proposed_time_is_kept(agent: Client, editor: Client, api: Client, list_id: int) -> None:
+    """A proposal with a time schedules; one in the past, or an unknown key, is refused when it is made."""
+    campaign = draft(agent, list_id)
+    body = {"kind": "send_campaign", "subject_id": campaign["id"]}
+    for changes in ({"scheduled_at": "2020-01-01T09:00:00Z"}, {"hold_seconds": 0}, {"scheduled_at": 5}):
+        response = agent.post("/proposals", {**body, "changes": changes}).expect(422)
+        assert all(name.startswith("changes.") for name in response["validation_errors"]), response
+    proposal = propose(agent, "send_campaign", campaign["id"], changes={"scheduled_at": "2099-01-01T09:00:00Z"})
+    approve(editor, proposal, look(editor, proposal)["version"]).expect(200)
+    sent = api.get(f"/campaigns/{campaign['id']}").expect(200)
+    assert (sent["phase"], sent["scheduled_at"]) == ("scheduled", "2099-01-01T09:00:00.000Z")
+
+
+def test_flows_are_started_and_changed_by_approval(agent: Client, editor: Client, api: Client) -> None:
+    """An agent drafts a flow and proposes its start; once it is live, it proposes changes. Both come with a replay."""
+    flow = agent.post("/flows", {"name": "F", "trigger": {"event": "order"}, "steps": STEPS}).expect(201)
+    path = f"/flows/{flow['id']}"
+    agent.patch(path, {"goal": "order"}).expect(200)
+    proposal = propose(agent, "start_flow", flow["id"])
+    assert api.get(f"{path}/replay").expect(200)["days"] == 90
+    approve(editor, proposal, look(editor, proposal)["version"]).expect(200)
+    assert api.get(path).expect(200)["status"] == "active"
+    assert agent.patch(path, {"name": "Mine"}).expect(403)["reason"] == "agent_drafts_only"
+    steps = api.get(path).expect(200)["steps"]
+    steps[0]["subject"] = "Many thanks"
+    receipt = api.post("/templates", {"name": "Receipt", **TEXT}).expect(201)["id"]
+    foreign = [{**steps[0], "template_id": receipt}]
+    body = {"kind": "change_flow", "subject_id": flow["id"], "changes": {"steps": foreign}}
+    assert "changes.steps[0].template_id" in agent.post("/proposals", body).expect(422)["validation_errors"]
+    proposal = propose(agent, "change_flow", flow["id"], changes={"steps": steps})
+    shown = look(editor, proposal)
+    assert shown["differences"] == [{"label": "Step 1 · Subject", "before": "Thanks", "after": "Many thanks"}]
+    approve(editor, proposal, shown["version"]).expect(200)
+    changed = api.get(path).expect(200)
+    assert (changed["steps"][0]["subject"], changed["version"]) == ("Many thanks", 2)
+
+
+def test_templates_and_segments_in_use_change_by_approval(agent: Client, editor: Client, api: Client) -> None:
+    """An agent changes its own template until it was sent, and a segment until something uses it."""
+    own = agent.post("/templates", {"name": "Own", **TEXT}).expect(201)["id"]
+    agent.patch(f"/templates/{own}", {"subject": "Better"}).expect(200)
+    api.post("/messages", {"to": "a@example.org", "template_id": own}).expect(201)
+    assert agent.patch(f"/templates/{own}", {"subject": "Worse"}).expect(403)["reason"] == "agent_drafts_only"
+    proposal = propose(agent, "change_template", own, changes={"subject": "Worse"})
+    shown = look(editor, proposal)
+    assert shown["differences"] == [{"label": "Subject", "before": "Better", "after": "Worse"}]
+    approve(editor, proposal, shown["version"]).expect(200)
+    assert api.get(f"/templates/{own}").expect(200)["subject"] == "Worse"
+    segment = agent.post("/segments", {"name": "S", "filters": []}).expect(201)["id"]
+    agent.patch(f"/segments/{segment}", {"filters": SUBSCRIBED}).expect(200)
+    api.post("/lists", {"name": "Mirror", "segment_id": segment}).expect(201)
+    assert agent.patch(f"/segments/{segment}", {"filters": []}).expect(403)["reason"] == "agent_drafts_only"
+    proposal = propose(agent, "change_segment", segment, changes={"filters": []})
+    shown = look(editor, proposal)
+    assert shown["people"] >= shown["people_before"] and {"In use by"} < {row["label"] for row in shown["differences"]}
+    approve(editor, proposal, shown["version"]).expect(200)
+    assert api.get(f"/segments/{segment}").expect(200)["filters"] == []
+
+
+def test_a_returned_proposal_has_a_note_for_its_agent(
+    server: Server, agent: Client, owner: Client, editor: Client, list_id: int
+) -> None:
+    """The agent reads the note and proposes again; another agent sees none of it."""
+    campaign = draft(agent, list_id)
+    proposal = propose(agent, "send_campaign", campaign["id"])
+    path = f"/proposals/{proposal['id']}"
+    agent.post("/proposals", {"kind": "send_campaign", "subject_id": campaign["id"]}).expect(409)
+    assert editor.post(f"{path}/return", {"note": "Shorter, please."}).expect(200)["state"] == "returned"
+    assert agent.get(path).expect(200)["answer"] == "Shorter, please."
+    again = propose(agent, "send_campaign", campaign["id"])
+    other = create_agent(server, owner, "Other")
+    for method, tail in (("GET", ""), ("POST", "/withdraw")):
+        assert other.send(method, f"/proposals/{again['id']}{tail}", None if method == "GET" else {}).status == 404
+    assert other.get("/proposals").expect(200) == []
+    assert agent.post(f"/proposals/{again['id']}/withdraw").expect(200)["state"] == "withdrawn"
+    editor.post(f"/proposals/{again['id']}/return").expect(409)
+
+
+def test_an_author_decides_nothing(server: Server, agent: Client, list_id: int) -> None:
+    """Only users who may send decide, and only in their own account."""
+    author = add_user(server, "author")
+    proposal = propose(agent, "send_campaign", draft(agent, list_id)["id"])
+    version = look(author, proposal)["version"]
+    assert approve(author, proposal, version).expect(403)["required_scope"] == "campaigns:send"
+    author.post(f"/proposals/{proposal['id']}/return").expect(403)
+    account_id = int(server.cli("account", "add", "Elsewhere").stdout)
+    stranger = add_user(server, "owner", account_id, "stranger")
+    for method, path in (("GET", ""), ("POST", "/approve"), ("POST", "/return")):
+        body = None if method == "GET" else {"version": version}
+        assert stranger.send(method, f"/proposals/{proposal['id']}{path}", body).status == 404, path
+    assert stranger.get("/proposals").expect(200) == []
+    assert stranger.get("/agents").expect(200)["agents"] == []
+
+
+def test_the_work_of_an_agent_counts_as_that_of_its_creator(
+    server: Server, agent: Client, owner: Client, editor: Client, list_id: int
+) -> None:
+    """Where another user must approve, the creator of the key is not another one, and an editor may not approve."""
+    admin = add_user(server, "admin")
+    owner.patch("/account", {"approval_required": True, "approval_by_another": True}).expect(200)
+    try:
+        proposal = propose(agent, "send_campaign", draft(agent, list_id)["id"])
+        version = look(owner, proposal)["version"]
+        for user in (owner, editor):
+            assert approve(user, proposal, version).expect(403)["required_scope"] == "campaigns:approve"
+        approve(admin, proposal, version).expect(200)
+    finally:
+        owner.patch("/account", {"approval_required": False, "approval_by_another": False}).expect(200)
+
+
+def test_every_act_is_in_the_audit_log(agent: Client, owner: Client, api: Client, list_id: int) -> None:
+    """Each draft, change, test and proposal is there, under the key of the agent."""
+    campaign = draft(agent, list_id)
+    agent.patch(f"/campaigns/{campaign['id']}", {"name": "Other"}).expect(200)
+    agent.post(f"/campaigns/{campaign['id']}/duplicate").expect(201)
+    template = agent.post("/templates", {"name": "T", **TEXT}).expect(201)["id"]
+    agent.patch(f"/templates/{template}", {"subject": "Hi"}).expect(200)
+    agent.put(f"/templates/{template}/translations/de", {"texts": {"subject": "Hallo"}}).expect(200)
+    agent.delete(f"/templates/{template}/translations/de").expect(200)
+    email = owner.get("/user").expect(200)["email"]
+    agent.post(f"/templates/{template}/send_test", {"email": email}).expect(200)
+    segment = agent.post("/segments", {"name": "S"}).expect(201)["id"]
+    agent.patch(f"/segments/{segment}", {"name": "T"}).expect(200)
+    flow = agent.post("/flows", {"name": "F", "trigger": {"event": "sale"}, "steps": STEPS}).expect(201)["id"]
+    agent.patch(f"/flows/{flow}", {"name": "G"}).expect(200)
+    agent.post(f"/flows/{flow}/replay").expect(202)
+    agent.delete(f"/flows/{flow}/replay").expect(200)
+    proposal = propose(agent, "send_campaign", campaign["id"])
+    agent.post(f"/proposals/{proposal['id']}/withdraw").expect(200)
+    actor = f"key:{proposal['api_key_id']}"
+    actions = [row["action"] for row in reversed(owner.get("/audit", actor=actor, limit=100).expect(200))]
+    assert actions == [
+        "campaign_create", "campaign_update", "campaign_create", "template_create", "template_update",
+        "template_update", "template_update", "template_test", "segment_create", "segment_update", "flow_create",
+        "flow_update", "flow_replay", "flow_replay_cancel", "proposal_create", "proposal_withdraw",
+    ]  # fmt: skip
+
+
+def test_an_agent_tests_only_to_users(agent: Client, api: Client) -> None:
+    """A test goes to users alone, at most ten an hour."""
+    template = agent.post("/templates", {"name": "T", **TEXT}).expect(201)["id"]
+    path, users = f"/templates/{template}/send_test", ["owner@example.com", "a@example.org"]
+    agent.post(path, {"emails": users}).expect(403)
+    counts = [agent.post(path, {"email": "editor@example.org"}).status for _ in range(12)]
+    assert counts.count(200) <= 10 and counts[-1] == 429
+
+
+def test_users_are_told_by_email_without_words_of_the_agent(
+    server: Server, owner: Client, api: Client, list_id: int
+) -> None:
+    """All who may decide get one email; further proposals within a quarter of an hour bring none."""
+    before = len([row for row in api.all("/messages") if row["source_type"] == "system"])
+    agent = create_agent(server, owner, "Writer")
+    for _ in range(2):
+        campaign = draft(agent, list_id, name="Click evil.example")
+        propose(agent, "send_campaign", campaign["id"], note="Click evil.example")
+    mails = [row for row in api.all("/messages") if row["source_type"] == "system"]
+    # The first test of the module made the first proposal, for the owner and the editor.
+    assert before >= 2 and len(mails) == before
+    texts = [api.get(f"/messages/{row['id']}").expect(200) for row in mails]
+    assert all("evil" not in str(text["html"]) for text in texts)
+    assert any("/proposals/" in str(text["html"]) for text in texts)
+
+
+def test_a_preflight_of_an_agent_requests_no_links(agent: Client, api: Client, list_id: int) -> None:
+    """What an agent has read could leave in the address of a link that the service requests."""
+    links = {"template_attributes": {"subject": "S", "body": '<p><a href="http://127.0.0.1:1/?q=secret">x</a></p>'}}
+    campaign = draft(agent, list_id, **links)
+    path = f"/campaigns/{campaign['id']}/preflight"
+    assert "links" not in agent.get(path).expect(200)["facts"]
+    assert "links" in api.get(path).expect(200)["facts"]
+
+
+def test_one_switch_stops_all_agents_at_once(server: Server, agent: Client, owner: Client, editor: Client) -> None:
+    """Over the API and on the command line; only owners and admins may, and keys of programs go on."""
+    assert agent.get("/campaigns").status == 200
+    editor.post("/agents/stop").expect(403)
+    assert owner.post("/agents/stop").expect(200)["stopped_at"] is not None
+    for method, path in (("GET", "/campaigns"), ("POST", "/segments"), ("POST", "/messages")):
+        response = agent.send(method, path, None if method == "GET" else {"name": "S"})
+        assert response.expect(403)["reason"] == "agents_stopped"
+    assert server.client().get("/campaigns").status == 200
+    assert owner.post("/agents/resume").expect(200)["stopped_at"] is None
+    assert agent.get("/campaigns").status == 200
+    server.cli("agents", "stop")
+    assert agent.get("/campaigns").status == 403
+    server.cli("agents", "resume")
+    assert agent.get("/campaigns").status == 200
+    actions = [row["action"] for row in owner.get("/audit", subject="account:1", limit=4).expect(200)]
+    assert actions == ["agents_resume", "agents_stop", "agents_resume", "agents_stop"]
+
+
+def test_acts_are_limited_and_reads_are_not(server: Server, owner: Client) -> None:
+    """After 40 acts the response is 429 with the time; another agent and reads go on."""
+    agent = create_agent(server, owner, "Busy")
+    statuses = [agent.post("/segments", {"name": f"S{number}"}).status for number in range(41)]
+    assert statuses == [201] * 40 + [429]
+    response = agent.post("/segments", {"name": "One more"})
+    assert response.expect(429)["reason"] == "agent_acts" and 3500 < int(response.headers["Retry-After"]) <= 3600
+    assert agent.get("/segments").status == 200
+    assert create_agent(server, owner, "Idle").post("/segments", {"name": "Free"}).status == 201
+    [busy] = [row for row in owner.get("/agents").expect(200)["agents"] if row["name"] == "Busy"]
+    assert busy["acts"] == 40
