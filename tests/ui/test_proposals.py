@@ -1,0 +1,106 @@
+"""The pages of proposals: the key of an agent, what a user sees and decides, and the switch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.api.test_proposals import STEPS, TEXT, propose
+from tests.kit.axe import find_violations_in_light_and_dark
+from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.server import Server
+
+
+@pytest.fixture(scope="module")
+def agent(server: Server, user: ScriptlessBrowser) -> Iterator[Client]:
+    """Return a client of an agent whose key was created on the page."""
+    page = HtmlPage(user, "/settings/keys")
+    page.fill("Name", "Assistant")
+    page.check("AI agent")
+    created = page.press("Create key")
+    assert created.has(".tag", "agent")
+    yield server.client(created.one("input[aria-label='API key']").attributes["value"] or "")
+
+
+@pytest.fixture(scope="module")
+def list_id(api: Client) -> int:
+    """Return the id of a list with two contacts."""
+    number = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
+    for name in "ab":
+        api.post("/contacts", {"email": f"{name}@example.org", "opt_in": True, "list_ids": [number]}).expect(201)
+    return number
+
+
+def draft(agent: Client, list_id: int) -> Any:
+    """Draft a campaign to the list."""
+    body = {"name": "News", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": TEXT}
+    return agent.post("/campaigns", body).expect(201)
+
+
+def test_a_key_of_an_agent_is_no_test_key(user: ScriptlessBrowser) -> None:
+    """The form says so at its field."""
+    page = HtmlPage(user, "/settings/keys")
+    page.fill("Name", "Tester")
+    page.check("AI agent")
+    page.check("Test key")
+    assert "must be false for an agent" in page.press("Create key").text.lower()
+
+
+def test_a_user_approves_what_the_page_shows(
+    user: ScriptlessBrowser, api: Client, agent: Client, list_id: int
+) -> None:
+    """The page has reason, recipients, preflight and values; a change in between is shown instead of sent."""
+    campaign = draft(agent, list_id)
+    proposal = propose(agent, "send_campaign", campaign["id"], note="<b>It is Friday.</b>")
+    listed = HtmlPage(user, "/proposals")
+    assert listed.has(".nav .count", "1") and listed.has("td", "Assistant")
+    page = listed.follow("Send campaign: News")
+    assert "<b>It is Friday.</b>" in page.text and page.has("dd", "2") and page.has("h2", "Preflight")
+    agent.patch(f"/campaigns/{campaign['id']}", {"template_attributes": {"subject": "Other"}}).expect(200)
+    response, _ = page.send("Approve and send")
+    assert response.status == 409 and "has changed since you saw it" in response.text
+    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] == "draft"
+    again = HtmlPage(user, f"/proposals/{proposal['id']}")
+    assert "changed since it was proposed" in again.text and again.has(".after", "Other")
+    assert "Approved" in again.press("Approve and send").text
+    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] in ("holding", "sending")
+
+
+def test_a_user_returns_a_proposal_with_a_note(user: ScriptlessBrowser, agent: Client) -> None:
+    """The page of a flow has the replay; the agent reads the note."""
+    flow = agent.post("/flows", {"name": "F", "trigger": {"event": "order"}, "steps": STEPS}).expect(201)
+    proposal = propose(agent, "start_flow", flow["id"])
+    page = HtmlPage(user, f"/proposals/{proposal['id']}")
+    assert page.has("h2", "The last 90 days, simulated") and page.has("button", "Approve and start")
+    user.submit(f"/proposals/{proposal['id']}/return", note="Wait a week.")
+    assert agent.get(f"/proposals/{proposal['id']}").expect(200)["answer"] == "Wait a week."
+    assert "Wait a week." in page.reload().text and not page.reload().has("button", "Approve and start")
+
+
+def test_one_button_stops_all_agents(user: ScriptlessBrowser, agent: Client) -> None:
+    """The page says since when, and lets them go on."""
+    user.submit("/proposals/agents", stopped="yes")
+    assert agent.get("/campaigns").status == 403
+    page = HtmlPage(user, "/proposals")
+    assert "All agents have been stopped since" in page.text
+    page.press("Let agents go on")
+    assert agent.get("/campaigns").status == 200
+
+
+def test_the_pages_fit_a_phone_and_are_accessible(
+    browser: Browser, server: Server, agent: Client, list_id: int
+) -> None:
+    """Neither page has a violation in light or dark, or is wider than a phone."""
+    proposal = propose(agent, "send_campaign", draft(agent, list_id)["id"], note="It is Friday. " * 20)
+    problems = Problems()
+    page = sign_in(new_page(browser, server.url, problems, width=390))
+    for path in ("/proposals", f"/proposals/{proposal['id']}"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        assert find_violations_in_light_and_dark(page) == [], path
+    page.context.close()
+    assert problems.found == []
