@@ -98,6 +98,7 @@ HELP = (
     ("/outbox", "reports", "find-messages-that-were-not-delivered"),
     ("/proposals", "assistants", "decide-about-a-proposal"),
     ("/segments", "segments", ""),
+    ("/settings/apps", "assistants", ""),
     ("/settings/audit", "team", "see-who-changed-what"),
     ("/settings/consent", "data-protection", "decide-what-is-tracked"),
     ("/settings/data", "data-protection", "export-your-data"),

@@ -242,9 +242,9 @@ def test_no_secret_is_stored_or_logged(server: Server, app: ConnectedApp) -> Non
 
 
 @pytest.mark.parametrize("document_url", [None, DOCUMENT_URL], ids=["registers itself", "has a document"])
-def test_the_official_client_connects(server: Server, user: ScriptlessBrowser, document_url: str | None) -> None:
+def test_the_official_client_connects(server: Server, document_url: str | None) -> None:
     """The client of the protocol's authors finds everything by itself, and asks the user once."""
-    storage = official_app.AppStorage()
+    user, storage = ScriptlessBrowser(server.client()), official_app.AppStorage()
     redirect_uri = "https://assistant.example/callback" if document_url else REDIRECT_URI
     result = official_app.call_tool(server.url, user, storage, redirect_uri, "status", document_url=document_url)
     assert not result.is_error and storage.client is not None and storage.tokens is not None
