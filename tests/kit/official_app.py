@@ -59,8 +59,10 @@ def call_tool(
         provider = OAuthClientProvider(
             f"{base}/mcp", metadata, storage, open_browser, wait_for_redirect, client_metadata_url=document_url
         )
-        async with httpx2.AsyncClient(auth=provider, timeout=30) as http:
-            async with Client(streamable_http_client(f"{base}/mcp", http_client=http)) as client:
-                return await client.call_tool(name, arguments or {})
+        async with (
+            httpx2.AsyncClient(auth=provider, timeout=30) as http,
+            Client(streamable_http_client(f"{base}/mcp", http_client=http)) as client,
+        ):
+            return await client.call_tool(name, arguments or {})
 
     return asyncio.run(run())

@@ -126,7 +126,9 @@ def test_only_post_of_own_origin_is_served(server: Server, assistant: Assistant)
         response = assistant.post(PING, Authorization=authorization)
         assert response.status == 401
         metadata = f"{server.url}/.well-known/oauth-protected-resource/mcp"
-        assert response.headers["WWW-Authenticate"] == f'Bearer resource_metadata="{metadata}"'
+        challenge = response.headers["WWW-Authenticate"]
+        assert f'resource_metadata="{metadata}", scope="account:read campaigns:read ' in challenge
+        assert ('error="invalid_token"' in challenge) == (authorization == "Bearer camp_live_wrong")
     assert Assistant(server, query="pii=no").post(PING).status == 400
 
 
