@@ -36,21 +36,18 @@ _NAME_KEYS = frozenset({"first_name", "last_name", "full_name", "nickname", "con
 # What tells a person apart, and what was written to or by a person (in an object that names one)
 _TRACE_KEYS = frozenset({"ip", "user_agent"})
 _MESSAGE_KEYS = frozenset(
-    {
-        "subject",
-        "preheader",
-        "body",
-        "html",
-        "text",
-        "note",
-        "resource_name",
-        "resource_url",
-        "resource_uid",
-        "referrer",
-    }
-)
+    [
+        "subject", "preheader", "preview", "body", "html", "text", "headers", "attachments", "note", "resource_name",
+        "resource_url", "resource_uid", "referrer",
+    ]
+)  # fmt: skip
 # Objects whose keys the account or its contacts choose: any text in them may be personal.
-_FREE_KEYS = frozenset({"data", "event_data", "tags", "variables", "actual", "enrichment", "properties", "payload"})
+_FREE_KEYS = frozenset(
+    [
+        "data", "event_data", "tags", "variables", "actual", "actual_text", "enrichment", "properties", "payload",
+        "message_texts", "samples",
+    ]
+)  # fmt: skip
 # A longer text is no name.
 _MIN_NAME_CHARACTERS, _MAX_NAME_CHARACTERS = 2, 200
 
@@ -124,12 +121,10 @@ class Masker:
         return self.mask_text(value) if isinstance(value, str) else value
 
     def _mask_field(self, name: str, value: Any, is_person: bool, is_about_person: bool) -> Any:
-        if isinstance(value, str):
-            if name in _NAME_KEYS or (is_person and name == "name"):
-                return MASKED_NAME
-            if name in _TRACE_KEYS or (is_about_person and name in _MESSAGE_KEYS):
-                return MASKED_VALUE
-        return self.mask(value, name)
+        if isinstance(value, str) and (name in _NAME_KEYS or (is_person and name == "name")):
+            return MASKED_NAME
+        is_hidden = name in _TRACE_KEYS or (is_about_person and name in _MESSAGE_KEYS)
+        return _hide_texts(value) if is_hidden else self.mask(value, name)
 
     def mask_text(self, text: str) -> str:
         """Return a text without addresses, phone numbers and the names that were met."""
