@@ -51,7 +51,7 @@ GROUPS = (
         gettext_noop("API"),
         gettext_noop("For developers: examples in curl and Python, and every operation."),
         (
-            "send-your-first-mail", "scripts", "other-apis", "import", "flows", "webhooks", "authentication",
+            "send-your-first-mail", "scripts", "other-apis", "mcp", "import", "flows", "webhooks", "authentication",
             "errors-and-limits",
         ),
     ),
@@ -98,7 +98,7 @@ HELP = (
     ("/outbox", "reports", "find-messages-that-were-not-delivered"),
     ("/proposals", "assistants", "decide-about-a-proposal"),
     ("/segments", "segments", ""),
-    ("/settings/apps", "assistants", ""),
+    ("/settings/apps", "mcp", ""),
     ("/settings/audit", "team", "see-who-changed-what"),
     ("/settings/consent", "data-protection", "decide-what-is-tracked"),
     ("/settings/data", "data-protection", "export-your-data"),

@@ -27,7 +27,7 @@ AUTHORIZATION_PATH = "/oauth/authorize"
 RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource"
 # Clients look for the metadata of the server below these names, with and without the path of the resource.
 _SERVER_METADATA_PATHS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
-_GUIDE_PATH = "/docs/guides/assistants"
+_GUIDE_PATH = "/docs/guides/mcp"
 MAX_FORM_BYTES = 16_384
 _MAX_REGISTRATIONS_PER_HOUR = 20  # of a client
 _FORM_TYPE = "application/x-www-form-urlencoded"
