@@ -9,6 +9,7 @@ from appliance.content.designs.sections import KINDS as SECTION_KINDS
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows import document
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.wait import format_duration
 from appliance.storage.models import NESTED_STEP_KEYS
 
 # Values beyond this number are not compared one by one; the last difference says so.
@@ -20,7 +21,8 @@ _FIELD_LABELS = {
     "from_email": gettext_noop("From email"), "reply_to": gettext_noop("Reply-to"), "goal": gettext_noop("Goal"),
     "trigger": gettext_noop("Trigger"), "status": gettext_noop("Status"), "filters": gettext_noop("Conditions"),
     "design": gettext_noop("Design"), "data": gettext_noop("Data"), "scheduled_at": gettext_noop("Time"),
-    "theme": gettext_noop("Theme"),
+    "theme": gettext_noop("Theme"), "duration": gettext_noop("Duration"), "yes": gettext_noop("Yes"),
+    "no": gettext_noop("No"), "event": gettext_noop("Event"),
 }  # fmt: skip
 
 
@@ -103,8 +105,10 @@ def _flatten_steps(steps: Any, prefix: str, flat: dict[str, Any]) -> None:
         for name, value in step.items():
             if name in ("id", "type", "template_id") or document.is_absent(value):
                 continue
-            if name in NESTED_STEP_KEYS and isinstance(value, list | tuple):
-                _flatten_steps(value, f"{path} · {name} ·", flat)
+            if name == "duration" and isinstance(value, int):
+                flat[f"{path} · {label_field(name)}"] = format_duration(value)
+            elif name in NESTED_STEP_KEYS and isinstance(value, list | tuple):
+                _flatten_steps(value, f"{path} · {label_field(name)} ·", flat)
             elif name == "design" and isinstance(value, dict):
                 design: dict[str, Any] = {}
                 _flatten_design(value, design)

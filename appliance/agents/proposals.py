@@ -5,6 +5,7 @@ changed since, the approval is refused with 409, and the user looks again. What 
 counts as one of the user who created its key (docs/decisions.md#25).
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -99,18 +100,20 @@ def get_key_id(by: Actor) -> int | None:
     return int(by.name.removeprefix("key:")) if by.name.startswith("key:") else None
 
 
-def get(account_id: int, proposal_id: int, by: Actor) -> Proposal:
-    """Return a proposal; an agent gets only its own. Raises NotFound."""
+def get(account_id: int, proposal_id: int, by: Actor, kinds: Collection[str] = tuple(BY_NAME)) -> Proposal:
+    """Return a proposal of one of the kinds; an agent gets only its own. Raises NotFound."""
     rows = Proposal.select(Proposal, ApiKey).join(ApiKey)
     row: Proposal | None = rows.where(Proposal.account == account_id, Proposal.id == proposal_id).first()
-    if row is None or (by.is_agent and row.key_id != get_key_id(by)):
+    if row is None or row.kind not in kinds or (by.is_agent and row.key_id != get_key_id(by)):
         raise NotFound
     return row
 
 
-def fetch_page(account_id: int, query: ProposalQuery, by: Actor) -> Page:
-    """Return a page of proposals, newest first; an agent gets only its own."""
-    matches = Proposal.select(Proposal, ApiKey).join(ApiKey).where(Proposal.account == account_id)
+def fetch_page(account_id: int, query: ProposalQuery, by: Actor, kinds: Collection[str] = tuple(BY_NAME)) -> Page:
+    """Return a page of proposals of the kinds, newest first; an agent gets only its own."""
+    matches = Proposal.select(Proposal, ApiKey).join(ApiKey).where(
+        Proposal.account == account_id, Proposal.kind.in_(list(kinds))
+    )  # fmt: skip
     if by.is_agent:
         matches = matches.where(Proposal.key == get_key_id(by))
     for name in ("state", "kind"):
@@ -237,6 +240,9 @@ def review(account_id: int, proposal_id: int, by: Actor) -> Review:
         changes = read_changes(kind, row.changes)
         differences = kind.compare(account_id, row.subject_id, changes)
         reach = kind.measure(account_id, row.subject_id, changes)
+        if not by.can_read_contacts:
+            # The parts of SMS depend on the values of contacts, as in a preflight (T45 in docs/threats.md).
+            reach = reach._replace(sms_parts=None)
     except Invalid:
         # A newer release may not know the changes any more, and conditions may name what was deleted.
         return Review(version, True, [], Reach(), None)

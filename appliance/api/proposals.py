@@ -8,7 +8,9 @@ from appliance.accounts import access, agents
 from appliance.accounts.access import ADMIN_SCOPE
 from appliance.agents import proposals
 from appliance.agents.differences import Difference
+from appliance.agents.kinds import BY_NAME, KINDS
 from appliance.agents.proposals import ApproveProposal, Kind, ProposalQuery, ProposalWrite, ReturnProposal, State
+from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import page_headers
 from appliance.api.schemas import Json, Moment
@@ -55,6 +57,22 @@ class ProposalDetail(Proposal):
     sms_cost: Annotated[float, Meta(description="cost of these parts; null if no price is known")] | None
 
 
+def _list_readable_kinds(request: ApiRequest) -> list[str]:
+    """Return the kinds of proposals whose subjects the credential may read."""
+    return [kind.name for kind in KINDS if all(map(request.credential.has_scope, kind.read_scopes))]
+
+
+def _require_kind_access(request: ApiRequest) -> None:
+    """Raise a 403 error if the credential lacks a scope that a new proposal of this kind needs.
+
+    A proposal answers how many contacts meet conditions, and a flow which contacts met them, so that whoever chooses
+    them needs to read contacts and events (T45 in docs/threats.md).
+    """
+    kind = BY_NAME.get(str(request.body.kind)) if request.body is not None else None
+    for scope in (*kind.read_scopes, *kind.write_scopes) if kind is not None else ():
+        require_scope(request.credential, scope)
+
+
 def _values(row: models.Proposal) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "kind": cast(Kind, row.kind), "state": cast(State, row.state),
@@ -71,7 +89,7 @@ def serialize_proposal(row: models.Proposal) -> Proposal:
 
 
 def _load_detail(account_id: int, proposal_id: int, request: ApiRequest) -> ProposalDetail:
-    row = proposals.get(account_id, proposal_id, request.caller)
+    row = proposals.get(account_id, proposal_id, request.caller, _list_readable_kinds(request))
     review = proposals.review(account_id, proposal_id, request.caller)
     reach = review.reach
     return ProposalDetail(
@@ -85,8 +103,12 @@ def _load_detail(account_id: int, proposal_id: int, request: ApiRequest) -> Prop
     response_type=Proposal, returns_list=True,
 )  # fmt: skip
 async def list_proposals(request: ApiRequest) -> ApiResponse:
-    """List proposals of agents, newest first. An agent gets its own."""
-    page = await fetch(proposals.fetch_page, request.account_id, request.query, request.caller)
+    """List proposals of agents, newest first. An agent gets its own.
+
+    Each kind needs the scope with which its subject can be read, such as `flows:read`; others are left out.
+    """
+    args = (request.account_id, request.query, request.caller, _list_readable_kinds(request))
+    page = await fetch(proposals.fetch_page, *args)
     rows = await fetch(lambda: [serialize_proposal(row) for row in page.rows])
     return ApiResponse(rows, headers=page_headers(page))
 
@@ -94,14 +116,16 @@ async def list_proposals(request: ApiRequest) -> ApiResponse:
 @ROUTES.add(
     "POST", "/proposals", scope="campaigns:write", agent_scope="proposals:write", body_type=ProposalWrite,
     response_type=Proposal, status=201, has_conflicts=True, rate="renders",
-    validate=validator(proposals.check, run=render),
+    validate=validator(proposals.check, run=render, access=_require_kind_access),
 )  # fmt: skip
 async def create_proposal(request: ApiRequest) -> ApiResponse:
     """Propose what only a user may decide: to send a campaign, to start a flow, or to change what is in use.
 
     Only API keys make proposals: those of agents, and of programs that draft. The users who may decide get an email. A
-    proposal about a flow starts a replay of the last 90 days.
+    proposal about a flow starts a replay of the last 90 days. Also requires the scope with which its subject can be
+    read; `change_segment` requires `events:read` too, and `change_flow` both `contacts:read` and `events:read`.
     """
+    _require_kind_access(request)
     await render(proposals.check, request.account_id, request.body)
     replay = await render(proposals.prepare_replay, request.account_id, request.body)
     row = await commit(proposals.create, request.account_id, request.body, request.caller, replay)
@@ -113,7 +137,11 @@ async def create_proposal(request: ApiRequest) -> ApiResponse:
     rate="renders",
 )  # fmt: skip
 async def get_proposal(request: ApiRequest) -> ApiResponse:
-    """Get a proposal with what it changes and whom it reaches, as it is now."""
+    """Get a proposal with what it changes and whom it reaches, as it is now.
+
+    Without the scope with which its subject can be read, the response is 404; without `contacts:read`, `sms_parts` is
+    null.
+    """
     return ApiResponse(await scan(_load_detail, request.account_id, request.id, request))
 
 

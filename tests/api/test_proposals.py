@@ -1,6 +1,6 @@
 """Proposals of agents over the API: who makes, sees and decides them, and what an agent may change without one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -101,12 +101,13 @@ def test_a_change_needs_a_new_look(agent: Client, editor: Client, api: Client, l
     campaign = draft(agent, list_id, trigger_attributes={"contact_list_id": list_id, "segment_id": segment})
     proposal = propose(agent, "send_campaign", campaign["id"])
     path = f"/campaigns/{campaign['id']}"
-    for change in (
+    changes: list[Callable[[], Any]] = [
         lambda: agent.patch(path, {"template_attributes": {"subject": "Other"}}),
         lambda: agent.patch(path, {"tracking": False}),
         lambda: agent.patch(f"/templates/{campaign['template']['id']}", {"subject": "Third"}),
         lambda: api.patch(f"/segments/{segment}", {"filters": []}),
-    ):
+    ]
+    for change in changes:
         version = look(editor, proposal)["version"]
         change().expect(200)
         refused = approve(editor, proposal, version).expect(409)
@@ -144,9 +145,11 @@ def test_flows_are_started_and_changed_by_approval(agent: Client, editor: Client
     foreign = [{**steps[0], "template_id": receipt}]
     body = {"kind": "change_flow", "subject_id": flow["id"], "changes": {"steps": foreign}}
     assert "changes.steps[0].template_id" in agent.post("/proposals", body).expect(422)["validation_errors"]
-    proposal = propose(agent, "change_flow", flow["id"], changes={"steps": steps})
+    proposal = propose(agent, "change_flow", flow["id"], changes={"steps": [*steps, {"duration": 86_400}]})
     shown = look(editor, proposal)
-    assert shown["differences"] == [{"label": "Step 1 · Subject", "before": "Thanks", "after": "Many thanks"}]
+    assert [(row["label"], row["before"], row["after"]) for row in shown["differences"]] == [
+        ("Step 1 · Subject", "Thanks", "Many thanks"), ("Step 2", "", "Wait"), ("Step 2 · Duration", "", "1 day"),
+    ]  # fmt: skip
     approve(editor, proposal, shown["version"]).expect(200)
     changed = api.get(path).expect(200)
     assert (changed["steps"][0]["subject"], changed["version"]) == ("Many thanks", 2)
@@ -191,6 +194,25 @@ def test_a_returned_proposal_has_a_note_for_its_agent(
     assert other.get("/proposals").expect(200) == []
     assert agent.post(f"/proposals/{again['id']}/withdraw").expect(200)["state"] == "withdrawn"
     editor.post(f"/proposals/{again['id']}/return").expect(409)
+
+
+def test_a_proposal_answers_no_question_about_contacts_to_a_narrow_key(
+    server: Server, owner: Client, api: Client
+) -> None:
+    """The number of contacts that meet conditions, and content, need the scopes with which they are read (T45)."""
+    segment = api.post("/segments", {"name": "S", "filters": SUBSCRIBED}).expect(201)["id"]
+    body = {"kind": "change_segment", "subject_id": segment, "changes": {"filters": []}}
+    proposal = api.post("/proposals", body).expect(201)
+    for more, missing in (("", "contacts:read"), (",contacts:read", "events:read")):
+        key = {"name": "Narrow", "scope": "campaigns:read,campaigns:write" + more}
+        narrow = server.client(owner.post("/api_keys", key).expect(201)["key"])
+        assert narrow.post("/proposals", body).expect(403)["required_scope"] == missing
+        flow = {"kind": "change_flow", "subject_id": 1, "changes": {"name": 5}}
+        assert narrow.post("/proposals", flow).expect(403)["required_scope"] == "flows:read"
+        assert narrow.get(f"/proposals/{proposal['id']}").status == (200 if more else 404)
+        seen = {row["kind"] for row in narrow.get("/proposals", limit=100).expect(200)}
+        assert seen <= {"send_campaign", "change_segment"} and ("change_segment" in seen) == bool(more)
+    api.post(f"/proposals/{proposal['id']}/withdraw").expect(200)
 
 
 def test_an_author_decides_nothing(server: Server, agent: Client, list_id: int) -> None:

@@ -31,6 +31,8 @@ class ProposalKind(NamedTuple):
     name: str
     label: str  # marked text: the act, as the title of the page says it
     noun: str  # campaign, flow, segment or template
+    read_scopes: tuple[str, ...]  # to read such a proposal; it shows the subject, and whom the act reaches
+    write_scopes: tuple[str, ...]  # to make one, besides these: what it asks about contacts and events
     changes_type: type[Struct]
     load: Callable[[int, int], Any]  # (account id, subject id): the row
     describe_version: Callable[[Any], str]  # of the row with everything that the act depends on

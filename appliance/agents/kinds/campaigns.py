@@ -148,6 +148,18 @@ def measure(account_id: int, campaign_id: int, changes: SendChanges) -> Reach:
 
 
 SEND_CAMPAIGN = ProposalKind(
-    "send_campaign", gettext_noop("Send campaign"), "campaign", SendChanges, store.get, describe_version, check,
-    prepare, carry_out, compare_campaign, measure, "/campaigns/{}",
-)  # fmt: skip
+    "send_campaign",
+    gettext_noop("Send campaign"),
+    "campaign",
+    ("campaigns:read",),
+    (),
+    SendChanges,
+    store.get,
+    describe_version,
+    check,
+    prepare,
+    carry_out,
+    compare_campaign,
+    measure,
+    "/campaigns/{}",
+)

@@ -1,5 +1,6 @@
 """The proposals to start a flow, and to change one that is or was live."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +14,10 @@ from appliance.agents.kinds.base import NoChanges, ProposalKind, Reach
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Name
-from appliance.flows import document, lifecycle, store
+from appliance.flows import branches, document, lifecycle, store
 from appliance.flows import versions as flow_versions
+from appliance.flows.document import Step
+from appliance.flows.steps import BY_TYPE
 from appliance.flows.store import FlowData, FlowGoal, FlowInput, FlowPatch, FlowSteps, FlowTrigger
 from appliance.storage.models import Flow
 
@@ -165,8 +168,30 @@ def compare_change(account_id: int, flow_id: int, changes: FlowChanges) -> list[
         after = _flatten_request({name: given[name] for name in names})
     if "steps" in given:
         before |= flatten_steps(_dump_steps(flow))
-        after |= flatten_steps(given["steps"] or [])
+        after |= flatten_steps(_dump_proposed(flow, changes))
     return compare(before, after)
+
+
+def _dump_proposed(flow: Flow, changes: FlowChanges) -> list[Step]:
+    """Return the proposed steps as the API would show them once they are stored, with their whole content."""
+    parsed = store.parse_request(flow.account_id, FlowPatch(steps=changes.steps), flow.id).steps
+    contents = flow_versions.get_contents(flow.templates)
+    own = {step["id"]: contents.get(step["template_id"], {}) for _, step in document.walk(flow.steps)
+           if step.get("template_id")}  # fmt: skip
+
+    def dump(steps: Sequence[Step]) -> list[Step]:
+        dumped_steps = []
+        for step in steps:
+            props = branches.get_props(step)
+            if "content" in props or step["id"] in own:
+                props["content"] = {**own.get(step["id"], {}), **(props.get("content") or {})}
+            values = {key: value for key, value in BY_TYPE[step["type"]].dump(props).items() if value is not None}
+            nested = {branch.key: dump(branch.steps) for branch in branches.list_branches(step)}
+            shown = branches.join_branches(values, nested)
+            dumped_steps.append({"id": step["id"], "type": step["type"], **document.EMPTY_STEP, **shown})
+        return dumped_steps
+
+    return dump(parsed.steps if parsed is not None else ())
 
 
 def measure(account_id: int, flow_id: int, changes: Any) -> Reach:
@@ -175,10 +200,34 @@ def measure(account_id: int, flow_id: int, changes: Any) -> Reach:
 
 
 START_FLOW = ProposalKind(
-    "start_flow", gettext_noop("Start flow"), "flow", NoChanges, store.get, describe_version, check_start,
-    prepare_start, start, compare_start, measure, "/flows/{}",
-)  # fmt: skip
+    "start_flow",
+    gettext_noop("Start flow"),
+    "flow",
+    ("flows:read",),
+    (),
+    NoChanges,
+    store.get,
+    describe_version,
+    check_start,
+    prepare_start,
+    start,
+    compare_start,
+    measure,
+    "/flows/{}",
+)
 CHANGE_FLOW = ProposalKind(
-    "change_flow", gettext_noop("Change flow"), "flow", FlowChanges, store.get, describe_version, check_change,
-    prepare_change, change, compare_change, measure, "/flows/{}",
-)  # fmt: skip
+    "change_flow",
+    gettext_noop("Change flow"),
+    "flow",
+    ("flows:read",),
+    ("contacts:read", "events:read"),
+    FlowChanges,
+    store.get,
+    describe_version,
+    check_change,
+    prepare_change,
+    change,
+    compare_change,
+    measure,
+    "/flows/{}",
+)

@@ -67,6 +67,18 @@ def measure(account_id: int, segment_id: int, changes: SegmentPatch) -> Reach:
 
 
 CHANGE_SEGMENT = ProposalKind(
-    "change_segment", gettext_noop("Change segment"), "segment", SegmentPatch, store.get, describe_version, check,
-    prepare, carry_out, compare_segment, measure, "/segments/{}",
-)  # fmt: skip
+    "change_segment",
+    gettext_noop("Change segment"),
+    "segment",
+    ("contacts:read",),
+    ("events:read",),
+    SegmentPatch,
+    store.get,
+    describe_version,
+    check,
+    prepare,
+    carry_out,
+    compare_segment,
+    measure,
+    "/segments/{}",
+)

@@ -67,6 +67,18 @@ def measure(account_id: int, template_id: int, changes: Content) -> Reach:
 
 
 CHANGE_TEMPLATE = ProposalKind(
-    "change_template", gettext_noop("Change template"), "template", Content, store.get, describe_version, check,
-    prepare, carry_out, compare_template, measure, "/templates/{}/edit",
-)  # fmt: skip
+    "change_template",
+    gettext_noop("Change template"),
+    "template",
+    ("templates:read",),
+    (),
+    Content,
+    store.get,
+    describe_version,
+    check,
+    prepare,
+    carry_out,
+    compare_template,
+    measure,
+    "/templates/{}/edit",
+)
