@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from appliance import remote
 from appliance.accounts import passwords
 from appliance.core.errors import Invalid
-from appliance import remote
 from appliance.ops import cli
 from appliance.settings import config
 from tests.rules.contract import cli as promised
