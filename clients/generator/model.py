@@ -110,6 +110,8 @@ class _Reader:
                     self._api.operations.append(operation)
         used = {operation.resource for operation in self._api.operations}
         tags = {tag["name"]: tag["description"] for tag in self._document["tags"]}
+        if missing := used - tags.keys():
+            raise ValueError(f"the tags {sorted(missing)} are not declared")
         self._api.resources = {name: text for name, text in tags.items() if name in used}
         return self._api
 

@@ -238,10 +238,8 @@ def _resource(api: Api, resource: str) -> str:
 
 def _method(operation: Operation, prefix: str) -> Iterator[str]:
     is_async = prefix == "Async" and operation.kind in ("object", "nothing")
-    yield (
-        f"    {'async ' if is_async else ''}def {operation.method_name}({_parameters(operation)}) -> "
-        f"{_result(operation, prefix)}:"
-    )
+    name = f"{operation.method_name}{'_' if keyword.iskeyword(operation.method_name) else ''}"
+    yield (f"    {'async ' if is_async else ''}def {name}({_parameters(operation)}) -> {_result(operation, prefix)}:")
     yield from _docstring("        ", f"{operation.summary}.", operation.description)
     path = _path(operation)
     query = "query" if operation.query else "{}"

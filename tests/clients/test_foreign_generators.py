@@ -4,6 +4,7 @@ Each client is generated, type-checked and run: it lists, writes a contact with 
 it and reads its messages. The packages are those of `tests/clients/generators`, which `packaging/test --full` installs.
 """
 
+import json
 import os
 import re
 import shutil
@@ -19,10 +20,10 @@ from tests.rules.test_openapi import publish
 
 DIRECTORY = ROOT / "tests/clients/generators"
 PYTHON = DIRECTORY / "venv/bin"
-COMPILER_OPTIONS = [
-    "--target", "ES2022", "--module", "nodenext", "--strict", "--exactOptionalPropertyTypes", "--skipLibCheck", "false",
-    "--lib", "ES2022,DOM,DOM.Iterable,DOM.AsyncIterable", "--types", "",
-]  # fmt: skip
+COMPILER_OPTIONS = {
+    "target": "ES2022", "module": "nodenext", "strict": True, "exactOptionalPropertyTypes": True, "outDir": "compiled",
+    "lib": ["ES2022", "DOM", "DOM.Iterable", "DOM.AsyncIterable"], "types": [],
+}  # fmt: skip
 
 pytestmark = pytest.mark.full
 
@@ -44,7 +45,9 @@ def compile_journey(directory: Path, name: str) -> Path:
     """Type-check and compile a journey beside the `generated` client, and return the program."""
     shutil.copy(DIRECTORY / f"{name}.ts", directory)
     (directory / "package.json").write_text('{"type": "module"}')
-    run_package("tsc", *COMPILER_OPTIONS, "--outDir", directory / "compiled", directory / f"{name}.ts")
+    project = {"compilerOptions": COMPILER_OPTIONS, "files": [f"{name}.ts"]}
+    (directory / "tsconfig.json").write_text(json.dumps(project))
+    run_package("tsc", "-p", directory)
     (directory / "compiled/package.json").write_text('{"type": "module"}')
     return directory / "compiled" / f"{name}.js"
 

@@ -67,6 +67,8 @@ TAGS = {
     "users": "Users of the account, for its owner and admins.",
     "user": "The signed-in user: name, password, second factor, sessions.",
     "api_keys": "API keys of the account, for its owner and admins.",
+    "proposals": "Changes that agents propose, for users to approve or to return with a note.",
+    "agents": "The switch that stops all agents of the account, and lets them act again.",
     "audit": "Audit log, for the account's owner and admins.",
     "login": "Tokens for users.",
     "hooks": "Webhooks for delivery reports and incoming messages of providers.",

@@ -12,6 +12,7 @@ from campanero_client._transport import AsyncTransport, Transport
 
 if TYPE_CHECKING:
     from campanero_client.resources.account import Account, AsyncAccount
+    from campanero_client.resources.agents import Agents, AsyncAgents
     from campanero_client.resources.api_keys import ApiKeys, AsyncApiKeys
     from campanero_client.resources.audit import AsyncAudit, Audit
     from campanero_client.resources.brand import AsyncBrand, Brand
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from campanero_client.resources.incoming import AsyncIncoming, Incoming
     from campanero_client.resources.lists import AsyncLists, Lists
     from campanero_client.resources.messages import AsyncMessages, Messages
+    from campanero_client.resources.proposals import AsyncProposals, Proposals
     from campanero_client.resources.segments import AsyncSegments, Segments
     from campanero_client.resources.service import AsyncService, Service
     from campanero_client.resources.suppressions import AsyncSuppressions, Suppressions
@@ -201,6 +203,20 @@ class Campanero(Transport):
         from campanero_client.resources.api_keys import ApiKeys  # loaded when used
 
         return ApiKeys(self)
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """Changes that agents propose, for users to approve or to return with a note."""
+        from campanero_client.resources.proposals import Proposals  # loaded when used
+
+        return Proposals(self)
+
+    @cached_property
+    def agents(self) -> Agents:
+        """The switch that stops all agents of the account, and lets them act again."""
+        from campanero_client.resources.agents import Agents  # loaded when used
+
+        return Agents(self)
 
     @cached_property
     def audit(self) -> Audit:
@@ -380,6 +396,20 @@ class AsyncCampanero(AsyncTransport):
         from campanero_client.resources.api_keys import AsyncApiKeys  # loaded when used
 
         return AsyncApiKeys(self)
+
+    @cached_property
+    def proposals(self) -> AsyncProposals:
+        """Changes that agents propose, for users to approve or to return with a note."""
+        from campanero_client.resources.proposals import AsyncProposals  # loaded when used
+
+        return AsyncProposals(self)
+
+    @cached_property
+    def agents(self) -> AsyncAgents:
+        """The switch that stops all agents of the account, and lets them act again."""
+        from campanero_client.resources.agents import AsyncAgents  # loaded when used
+
+        return AsyncAgents(self)
 
     @cached_property
     def audit(self) -> AsyncAudit:

@@ -946,6 +946,11 @@ class Campaign(TypedDict):
     the same moment.
     """
 
+    best_hour_until: int | None
+    """Until which hour of that day each recipient gets it, at the best hour of their own from `local_time` on; null
+    if all get it at `local_time`.
+    """
+
     sent_count: int
     """Number of messages ever accepted by the next hop, without tests; it never decreases."""
 
@@ -1019,6 +1024,12 @@ class CampaignCreate(TypedDict):
     `scheduled_at`, which is then the first moment at which it is that time anywhere. null: no local time.
     """
 
+    best_hour_until: NotRequired[int | None]
+    """Until which hour of the day of `local_time` to send, such as `20`, to each recipient at the best hour of
+    their own from `local_time` on, by their clicks. It needs a `local_time` at a full hour in the same request.
+    null: all get it at `local_time`.
+    """
+
     data: NotRequired[dict[str, Any] | None]
     """Custom data as JSON of at most 32 KiB; a write replaces all of it."""
 
@@ -1079,6 +1090,12 @@ class CampaignPatch(TypedDict):
     local_time: NotRequired[str | None]
     """When to send, such as `2026-12-01T09:00`, on the clock of each recipient; replaces `repeat` and
     `scheduled_at`, which is then the first moment at which it is that time anywhere. null: no local time.
+    """
+
+    best_hour_until: NotRequired[int | None]
+    """Until which hour of the day of `local_time` to send, such as `20`, to each recipient at the best hour of
+    their own from `local_time` on, by their clicks. It needs a `local_time` at a full hour in the same request.
+    null: all get it at `local_time`.
     """
 
     data: NotRequired[dict[str, Any] | None]
@@ -6114,7 +6131,7 @@ class ProposalWrite(TypedDict):
     """
 
     note: NotRequired[str]
-    """The agent's reason, shown to the user who decides."""
+    """The reason, shown to the user who decides."""
 
 
 _QuietHoursKeywords = TypedDict("_QuietHoursKeywords", {"from": "str"})
@@ -6913,6 +6930,22 @@ class SendBlocker(TypedDict):
     """Path of the field; empty if there is none."""
 
 
+class SendHour(TypedDict):
+    """An hour of the day at which recipients get a campaign, on their own clocks."""
+
+    hour: int
+    """Hour of the day, from 0 to 23."""
+
+    recipients: int
+    """Number of recipients who get it at this hour."""
+
+    waiting: int
+    """Number of their messages that are still open."""
+
+    clicked: int
+    """Number of these recipients who clicked."""
+
+
 class SendMoment(TypedDict):
     """A moment at which a campaign leaves, with the time zones whose local time it is."""
 
@@ -6959,6 +6992,12 @@ class SendRequest(TypedDict):
     `scheduled_at`, which is then the first moment at which it is that time anywhere. null: no local time.
     """
 
+    best_hour_until: NotRequired[int | None]
+    """Until which hour of the day of `local_time` to send, such as `20`, to each recipient at the best hour of
+    their own from `local_time` on, by their clicks. It needs a `local_time` at a full hour in the same request.
+    null: all get it at `local_time`.
+    """
+
     trigger_attributes: NotRequired[TriggerWrite]
     """Changes of the audience before sending."""
 
@@ -6998,6 +7037,9 @@ class SendTimes(TypedDict):
     local_time: str | None
     """Time on the clock of each recipient; null for other campaigns."""
 
+    best_hour_until: int | None
+    """Until which hour it is sent at the best hour of each recipient; null: none."""
+
     is_fixed: bool
     """Whether the campaign was sent, so that the times are fixed."""
 
@@ -7009,6 +7051,9 @@ class SendTimes(TypedDict):
 
     times: list[SendMoment]
     """Moments in order."""
+
+    hours: list[SendHour]
+    """Hours of the day in order; without recipients, none."""
 
     sources: ZoneSources | None
     """Where the time zones come from; null once it was sent."""

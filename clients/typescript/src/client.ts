@@ -1,6 +1,7 @@
 // Generated from the OpenAPI document by `python -m clients.generator`; do not edit.
 
 import { Account } from "./resources/account.js";
+import { Agents } from "./resources/agents.js";
 import { ApiKeys } from "./resources/apiKeys.js";
 import { Audit } from "./resources/audit.js";
 import { Brand } from "./resources/brand.js";
@@ -17,6 +18,7 @@ import { Imports } from "./resources/imports.js";
 import { Incoming } from "./resources/incoming.js";
 import { Lists } from "./resources/lists.js";
 import { Messages } from "./resources/messages.js";
+import { Proposals } from "./resources/proposals.js";
 import { Segments } from "./resources/segments.js";
 import { Service } from "./resources/service.js";
 import { Suppressions } from "./resources/suppressions.js";
@@ -75,6 +77,10 @@ export class Campanero extends Transport {
   readonly user = new User(this);
   /** API keys of the account, for its owner and admins. */
   readonly apiKeys = new ApiKeys(this);
+  /** Changes that agents propose, for users to approve or to return with a note. */
+  readonly proposals = new Proposals(this);
+  /** The switch that stops all agents of the account, and lets them act again. */
+  readonly agents = new Agents(this);
   /** Audit log, for the account's owner and admins. */
   readonly audit = new Audit(this);
   /** Health and description of the service. */

@@ -676,6 +676,11 @@ export interface Campaign {
    * same moment
    */
   local_time: string | null;
+  /**
+   * until which hour of that day each recipient gets it, at the best hour of their own from `local_time` on; null
+   * if all get it at `local_time`
+   */
+  best_hour_until: number | null;
   /** number of messages ever accepted by the next hop, without tests; it never decreases */
   sent_count: number;
   /** number of recipients stored when the campaign was sent */
@@ -729,6 +734,12 @@ export interface CampaignCreate {
    * which is then the first moment at which it is that time anywhere. null: no local time
    */
   local_time?: string | null;
+  /**
+   * until which hour of the day of `local_time` to send, such as `20`, to each recipient at the best hour of their
+   * own from `local_time` on, by their clicks. It needs a `local_time` at a full hour in the same request. null:
+   * all get it at `local_time`
+   */
+  best_hour_until?: number | null;
   /** custom data as JSON of at most 32 KiB; a write replaces all of it */
   data?: Record<string, unknown> | null;
   /** whether opens and clicks are tracked */
@@ -775,6 +786,12 @@ export interface CampaignPatch {
    * which is then the first moment at which it is that time anywhere. null: no local time
    */
   local_time?: string | null;
+  /**
+   * until which hour of the day of `local_time` to send, such as `20`, to each recipient at the best hour of their
+   * own from `local_time` on, by their clicks. It needs a `local_time` at a full hour in the same request. null:
+   * all get it at `local_time`
+   */
+  best_hour_until?: number | null;
   /** custom data as JSON of at most 32 KiB; a write replaces all of it */
   data?: Record<string, unknown> | null;
   /** whether opens and clicks are tracked */
@@ -4386,7 +4403,7 @@ export interface ProposalWrite {
    * and `updated_at`
    */
   changes?: Record<string, unknown>;
-  /** the agent's reason, shown to the user who decides */
+  /** the reason, shown to the user who decides */
   note?: string;
 }
 
@@ -4964,6 +4981,18 @@ export interface SendBlocker {
   field: string;
 }
 
+/** An hour of the day at which recipients get a campaign, on their own clocks. */
+export interface SendHour {
+  /** hour of the day, from 0 to 23 */
+  hour: number;
+  /** number of recipients who get it at this hour */
+  recipients: number;
+  /** number of their messages that are still open */
+  waiting: number;
+  /** number of these recipients who clicked */
+  clicked: number;
+}
+
 /** A moment at which a campaign leaves, with the time zones whose local time it is. */
 export interface SendMoment {
   /** when these recipients get it */
@@ -4999,6 +5028,12 @@ export interface SendRequest {
    * which is then the first moment at which it is that time anywhere. null: no local time
    */
   local_time?: string | null;
+  /**
+   * until which hour of the day of `local_time` to send, such as `20`, to each recipient at the best hour of their
+   * own from `local_time` on, by their clicks. It needs a `local_time` at a full hour in the same request. null:
+   * all get it at `local_time`
+   */
+  best_hour_until?: number | null;
   /** changes of the audience before sending */
   trigger_attributes?: TriggerWrite;
   /** changes of the content before sending */
@@ -5028,6 +5063,8 @@ export interface SendRequest {
 export interface SendTimes {
   /** time on the clock of each recipient; null for other campaigns */
   local_time: string | null;
+  /** until which hour it is sent at the best hour of each recipient; null: none */
+  best_hour_until: number | null;
   /** whether the campaign was sent, so that the times are fixed */
   is_fixed: boolean;
   /** when the first recipients get it; null without recipients */
@@ -5036,6 +5073,8 @@ export interface SendTimes {
   last_at: string | null;
   /** moments in order */
   times: SendMoment[];
+  /** hours of the day in order; without recipients, none */
+  hours: SendHour[];
   /** where the time zones come from; null once it was sent */
   sources: ZoneSources | null;
   /** number of recipients whose local time had passed at the start, and who get it at once */

@@ -24,7 +24,7 @@ class Account:
     def get(self) -> types.Account:
         """Get the account with its settings, capabilities and blockers.
 
-        Scope: `account:read`.
+        Scope: `account:read`. Open to agents.
         """
         result: types.Account = self._transport.call("GET", "/v1/my/account")
         return result
@@ -47,7 +47,7 @@ class AsyncAccount:
     async def get(self) -> types.Account:
         """Get the account with its settings, capabilities and blockers.
 
-        Scope: `account:read`.
+        Scope: `account:read`. Open to agents.
         """
         result: types.Account = await self._transport.call("GET", "/v1/my/account")
         return result

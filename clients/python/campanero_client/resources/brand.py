@@ -24,7 +24,7 @@ class Brand:
     def get(self) -> types.Brand:
         """Get the brand.
 
-        Scope: `account:read`.
+        Scope: `account:read`. Open to agents.
         """
         result: types.Brand = self._transport.call("GET", "/v1/my/brand")
         return result
@@ -47,7 +47,7 @@ class AsyncBrand:
     async def get(self) -> types.Brand:
         """Get the brand.
 
-        Scope: `account:read`.
+        Scope: `account:read`. Open to agents.
         """
         result: types.Brand = await self._transport.call("GET", "/v1/my/brand")
         return result

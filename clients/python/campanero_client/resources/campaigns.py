@@ -24,7 +24,7 @@ class Campaigns:
     def list(self, /, **query: Unpack[types.ListCampaignsQuery]) -> Paginator[types.Campaign]:
         """List campaigns, newest first.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/campaigns", query)
 
@@ -32,7 +32,7 @@ class Campaigns:
         """Create a campaign as a draft.
 
         The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires
-        `events:read`. So does `local_time` require `contacts:read`. Scope: `campaigns:write`.
+        `events:read`. So does `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to agents.
         """
         result: types.Campaign = self._transport.call("POST", "/v1/my/campaigns", body=body)
         return result
@@ -40,7 +40,7 @@ class Campaigns:
     def get(self, id: int) -> types.Campaign:
         """Get a campaign.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         result: types.Campaign = self._transport.call("GET", f"/v1/my/campaigns/{id:d}")
         return result
@@ -49,7 +49,8 @@ class Campaigns:
         """Update a campaign; `status` changes its state.
 
         A new `event` of an A/B test or holdout requires `contacts:read` too, and new `by_amount` requires
-        `events:read`. So does a new `local_time` require `contacts:read`. Scope: `campaigns:write`.
+        `events:read`. So does a new `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to
+        agents.
         """
         result: types.Campaign = self._transport.call("PATCH", f"/v1/my/campaigns/{id:d}", body=body)
         return result
@@ -125,7 +126,7 @@ class Campaigns:
     def duplicate(self, id: int, /, **body: Unpack[types.CampaignCopy]) -> types.Campaign:
         """Create a draft with the content and audience of a campaign.
 
-        Scope: `campaigns:write`.
+        Scope: `campaigns:write`. Open to agents.
         """
         result: types.Campaign = self._transport.call("POST", f"/v1/my/campaigns/{id:d}/duplicate", body=body)
         return result
@@ -134,7 +135,8 @@ class Campaigns:
         """Check a draft for blockers and warnings before it is sent.
 
         Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. An agent
-        gets no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`.
+        gets no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`. Open
+        to agents.
         """
         result: types.Preflight = self._transport.call("GET", f"/v1/my/campaigns/{id:d}/preflight")
         return result
@@ -142,7 +144,7 @@ class Campaigns:
     def get_report(self, id: int) -> types.CampaignReport:
         """Get the report of a campaign; each number has the path of its recipients.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         result: types.CampaignReport = self._transport.call("GET", f"/v1/my/campaigns/{id:d}/report")
         return result
@@ -150,7 +152,7 @@ class Campaigns:
     def get_send_times(self, id: int) -> types.SendTimes:
         """Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
 
-        It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`.
+        It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`. Open to agents.
         """
         result: types.SendTimes = self._transport.call("GET", f"/v1/my/campaigns/{id:d}/send_times")
         return result
@@ -158,7 +160,7 @@ class Campaigns:
     def get_experiment(self, id: int) -> types.ExperimentResult:
         """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         result: types.ExperimentResult = self._transport.call("GET", f"/v1/my/campaigns/{id:d}/experiment")
         return result
@@ -176,7 +178,7 @@ class Campaigns:
     ) -> Paginator[types.Message]:
         """List recipients of a campaign with the state of their messages, newest first.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/campaigns/{id:d}/recipients", query)
 
@@ -186,7 +188,7 @@ class Campaigns:
         """Explain why a contact receives a campaign, received it or did not.
 
         Also requires `contacts:read`, because the answer says whether the contact is in the campaign's lists and
-        segments. Scope: `campaigns:read`.
+        segments. Scope: `campaigns:read`. Open to agents.
         """
         result: types.AudienceExplanation = self._transport.call("GET", f"/v1/my/campaigns/{id:d}/explain", query=query)
         return result
@@ -196,7 +198,7 @@ class Campaigns:
     ) -> Paginator[types.Occurrence]:
         """List the dates of a repeating campaign that are over, latest first.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/campaigns/{id:d}/occurrences", query)
 
@@ -210,7 +212,7 @@ class AsyncCampaigns:
     def list(self, /, **query: Unpack[types.ListCampaignsQuery]) -> AsyncPaginator[types.Campaign]:
         """List campaigns, newest first.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/campaigns", query)
 
@@ -218,7 +220,7 @@ class AsyncCampaigns:
         """Create a campaign as a draft.
 
         The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires
-        `events:read`. So does `local_time` require `contacts:read`. Scope: `campaigns:write`.
+        `events:read`. So does `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to agents.
         """
         result: types.Campaign = await self._transport.call("POST", "/v1/my/campaigns", body=body)
         return result
@@ -226,7 +228,7 @@ class AsyncCampaigns:
     async def get(self, id: int) -> types.Campaign:
         """Get a campaign.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         result: types.Campaign = await self._transport.call("GET", f"/v1/my/campaigns/{id:d}")
         return result
@@ -235,7 +237,8 @@ class AsyncCampaigns:
         """Update a campaign; `status` changes its state.
 
         A new `event` of an A/B test or holdout requires `contacts:read` too, and new `by_amount` requires
-        `events:read`. So does a new `local_time` require `contacts:read`. Scope: `campaigns:write`.
+        `events:read`. So does a new `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to
+        agents.
         """
         result: types.Campaign = await self._transport.call("PATCH", f"/v1/my/campaigns/{id:d}", body=body)
         return result
@@ -311,7 +314,7 @@ class AsyncCampaigns:
     async def duplicate(self, id: int, /, **body: Unpack[types.CampaignCopy]) -> types.Campaign:
         """Create a draft with the content and audience of a campaign.
 
-        Scope: `campaigns:write`.
+        Scope: `campaigns:write`. Open to agents.
         """
         result: types.Campaign = await self._transport.call("POST", f"/v1/my/campaigns/{id:d}/duplicate", body=body)
         return result
@@ -320,7 +323,8 @@ class AsyncCampaigns:
         """Check a draft for blockers and warnings before it is sent.
 
         Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. An agent
-        gets no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`.
+        gets no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`. Open
+        to agents.
         """
         result: types.Preflight = await self._transport.call("GET", f"/v1/my/campaigns/{id:d}/preflight")
         return result
@@ -328,7 +332,7 @@ class AsyncCampaigns:
     async def get_report(self, id: int) -> types.CampaignReport:
         """Get the report of a campaign; each number has the path of its recipients.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         result: types.CampaignReport = await self._transport.call("GET", f"/v1/my/campaigns/{id:d}/report")
         return result
@@ -336,7 +340,7 @@ class AsyncCampaigns:
     async def get_send_times(self, id: int) -> types.SendTimes:
         """Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
 
-        It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`.
+        It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`. Open to agents.
         """
         result: types.SendTimes = await self._transport.call("GET", f"/v1/my/campaigns/{id:d}/send_times")
         return result
@@ -344,7 +348,7 @@ class AsyncCampaigns:
     async def get_experiment(self, id: int) -> types.ExperimentResult:
         """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         result: types.ExperimentResult = await self._transport.call("GET", f"/v1/my/campaigns/{id:d}/experiment")
         return result
@@ -364,7 +368,7 @@ class AsyncCampaigns:
     ) -> AsyncPaginator[types.Message]:
         """List recipients of a campaign with the state of their messages, newest first.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/campaigns/{id:d}/recipients", query)
 
@@ -374,7 +378,7 @@ class AsyncCampaigns:
         """Explain why a contact receives a campaign, received it or did not.
 
         Also requires `contacts:read`, because the answer says whether the contact is in the campaign's lists and
-        segments. Scope: `campaigns:read`.
+        segments. Scope: `campaigns:read`. Open to agents.
         """
         result: types.AudienceExplanation = await self._transport.call(
             "GET", f"/v1/my/campaigns/{id:d}/explain", query=query
@@ -386,6 +390,6 @@ class AsyncCampaigns:
     ) -> AsyncPaginator[types.Occurrence]:
         """List the dates of a repeating campaign that are over, latest first.
 
-        Scope: `campaigns:read`.
+        Scope: `campaigns:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/campaigns/{id:d}/occurrences", query)

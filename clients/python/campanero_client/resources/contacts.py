@@ -33,7 +33,7 @@ class Contacts:
     def list(self, /, **query: Unpack[types.ListContactsQuery]) -> Paginator[types.Contact]:
         """List contacts, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/contacts", query)
 
@@ -48,14 +48,14 @@ class Contacts:
     def search(self, /, **query: Unpack[types.SearchContactsQuery]) -> Paginator[types.Contact]:
         """Search contacts, best match first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/contacts/search", query)
 
     def get(self, id: int) -> types.Contact:
         """Get a contact.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.Contact = self._transport.call("GET", f"/v1/my/contacts/{id:d}")
         return result
@@ -81,14 +81,14 @@ class Contacts:
     ) -> Paginator[types.TimelineEntry]:
         """List events and messages of a contact, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/contacts/{id:d}/timeline", query)
 
     def list_consents(self, id: int, /, **query: Unpack[types.ListContactConsentsQuery]) -> Paginator[types.ConsentRow]:
         """List consent records of a contact, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/contacts/{id:d}/consents", query)
 
@@ -112,7 +112,7 @@ class Contacts:
     def list_runs(self, id: int, /, **query: Unpack[types.ListContactRunsQuery]) -> Paginator[types.FlowRun]:
         """List runs of a contact, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/contacts/{id:d}/runs", query)
 
@@ -135,7 +135,7 @@ class AsyncContacts:
     def list(self, /, **query: Unpack[types.ListContactsQuery]) -> AsyncPaginator[types.Contact]:
         """List contacts, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/contacts", query)
 
@@ -150,14 +150,14 @@ class AsyncContacts:
     def search(self, /, **query: Unpack[types.SearchContactsQuery]) -> AsyncPaginator[types.Contact]:
         """Search contacts, best match first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/contacts/search", query)
 
     async def get(self, id: int) -> types.Contact:
         """Get a contact.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.Contact = await self._transport.call("GET", f"/v1/my/contacts/{id:d}")
         return result
@@ -183,7 +183,7 @@ class AsyncContacts:
     ) -> AsyncPaginator[types.TimelineEntry]:
         """List events and messages of a contact, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/contacts/{id:d}/timeline", query)
 
@@ -192,7 +192,7 @@ class AsyncContacts:
     ) -> AsyncPaginator[types.ConsentRow]:
         """List consent records of a contact, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/contacts/{id:d}/consents", query)
 
@@ -216,6 +216,6 @@ class AsyncContacts:
     def list_runs(self, id: int, /, **query: Unpack[types.ListContactRunsQuery]) -> AsyncPaginator[types.FlowRun]:
         """List runs of a contact, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/contacts/{id:d}/runs", query)

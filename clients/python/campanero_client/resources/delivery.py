@@ -22,7 +22,7 @@ class Delivery:
     def get_status(self) -> types.DeliveryStatus:
         """Get the delivery status: obstacles, queue, rates and connections.
 
-        Scope: `account:read`.
+        Scope: `account:read`. Open to agents.
         """
         result: types.DeliveryStatus = self._transport.call("GET", "/v1/my/delivery/status")
         return result
@@ -37,7 +37,7 @@ class AsyncDelivery:
     async def get_status(self) -> types.DeliveryStatus:
         """Get the delivery status: obstacles, queue, rates and connections.
 
-        Scope: `account:read`.
+        Scope: `account:read`. Open to agents.
         """
         result: types.DeliveryStatus = await self._transport.call("GET", "/v1/my/delivery/status")
         return result

@@ -24,7 +24,7 @@ class Domains:
     def list(self, /, **query: Unpack[types.ListDomainsQuery]) -> Paginator[types.SendingDomain]:
         """List sending domains, newest first.
 
-        Scope: `domains:read`.
+        Scope: `domains:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/domains", query)
 
@@ -39,7 +39,7 @@ class Domains:
     def get(self, id: int) -> types.SendingDomain:
         """Get a sending domain.
 
-        Scope: `domains:read`.
+        Scope: `domains:read`. Open to agents.
         """
         result: types.SendingDomain = self._transport.call("GET", f"/v1/my/domains/{id:d}")
         return result
@@ -78,7 +78,7 @@ class AsyncDomains:
     def list(self, /, **query: Unpack[types.ListDomainsQuery]) -> AsyncPaginator[types.SendingDomain]:
         """List sending domains, newest first.
 
-        Scope: `domains:read`.
+        Scope: `domains:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/domains", query)
 
@@ -93,7 +93,7 @@ class AsyncDomains:
     async def get(self, id: int) -> types.SendingDomain:
         """Get a sending domain.
 
-        Scope: `domains:read`.
+        Scope: `domains:read`. Open to agents.
         """
         result: types.SendingDomain = await self._transport.call("GET", f"/v1/my/domains/{id:d}")
         return result

@@ -24,7 +24,7 @@ class Events:
     def list(self, /, **query: Unpack[types.ListEventsQuery]) -> Paginator[types.RecordedEvent]:
         """List events, newest first.
 
-        Scope: `events:read`.
+        Scope: `events:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/events", query)
 
@@ -47,7 +47,7 @@ class Events:
     def get(self, id: int) -> types.RecordedEvent:
         """Get an event.
 
-        Scope: `events:read`.
+        Scope: `events:read`. Open to agents.
         """
         result: types.RecordedEvent = self._transport.call("GET", f"/v1/my/events/{id:d}")
         return result
@@ -62,7 +62,7 @@ class AsyncEvents:
     def list(self, /, **query: Unpack[types.ListEventsQuery]) -> AsyncPaginator[types.RecordedEvent]:
         """List events, newest first.
 
-        Scope: `events:read`.
+        Scope: `events:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/events", query)
 
@@ -85,7 +85,7 @@ class AsyncEvents:
     async def get(self, id: int) -> types.RecordedEvent:
         """Get an event.
 
-        Scope: `events:read`.
+        Scope: `events:read`. Open to agents.
         """
         result: types.RecordedEvent = await self._transport.call("GET", f"/v1/my/events/{id:d}")
         return result

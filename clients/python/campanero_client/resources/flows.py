@@ -31,7 +31,7 @@ class Flows:
     def list(self, /, **query: Unpack[types.ListFlowsQuery]) -> Paginator[types.Flow]:
         """List flows, newest first.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/flows", query)
 
@@ -39,7 +39,7 @@ class Flows:
         """Create a flow, as a draft unless `status` is given.
 
         A branch, and a trigger with conditions on the contact, require `contacts:read` too, and conditions on
-        the data of events `events:read`. Scope: `flows:write`.
+        the data of events `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.Flow = self._transport.call("POST", "/v1/my/flows", body=body)
         return result
@@ -47,7 +47,7 @@ class Flows:
     def describe(self) -> types.FlowSpec:
         """Get the step types with their properties, and the events that start flows.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowSpec = self._transport.call("GET", "/v1/my/flows/spec")
         return result
@@ -55,7 +55,7 @@ class Flows:
     def list_starters(self) -> types.FlowStarters:
         """Get predefined flows in the colours of the account.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowStarters = self._transport.call("GET", "/v1/my/flows/starters")
         return result
@@ -63,7 +63,7 @@ class Flows:
     def get(self, id: int) -> types.Flow:
         """Get a flow.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.Flow = self._transport.call("GET", f"/v1/my/flows/{id:d}")
         return result
@@ -73,7 +73,7 @@ class Flows:
 
         Steps, trigger and goal of an active flow require `campaigns:send` too, because they take effect at once.
         A new branch, and new conditions of the trigger on the contact, require `contacts:read` too, and new
-        conditions on the data of events `events:read`. Scope: `flows:write`.
+        conditions on the data of events `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.FlowChanged = self._transport.call("PATCH", f"/v1/my/flows/{id:d}", body=body)
         return result
@@ -147,7 +147,7 @@ class Flows:
         """Simulate a flow for one real contact or a sample contact; nothing is sent or stored.
 
         A real contact (`contact_id`) requires `contacts:read` too, and with branches on the data of events
-        `events:read`. Scope: `flows:read`.
+        `events:read`. Scope: `flows:read`. Open to agents.
         """
         result: types.Simulation = self._transport.call("POST", f"/v1/my/flows/{id:d}/simulate", body=body)
         return result
@@ -155,7 +155,7 @@ class Flows:
     def simulate_in_bulk(self, id: int, /, **body: Unpack[types.BulkSimulateRequest]) -> types.BulkSimulation:
         """Simulate a flow for all contacts that recently met its trigger, counting the paths taken.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:read`.
+        Also requires `contacts:read` and `events:read`. Scope: `flows:read`. Open to agents.
         """
         result: types.BulkSimulation = self._transport.call("POST", f"/v1/my/flows/{id:d}/simulate_all", body=body)
         return result
@@ -165,14 +165,14 @@ class Flows:
     ) -> Paginator[types.ScriptResult]:
         """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/flows/{id:d}/scripts", query)
 
     def get_report(self, id: int, /, **query: Unpack[types.GetFlowReportQuery]) -> types.FlowReport:
         """Get the report of a flow by step; each number has the path of its runs.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowReport = self._transport.call("GET", f"/v1/my/flows/{id:d}/report", query=query)
         return result
@@ -180,14 +180,14 @@ class Flows:
     def list_runs(self, id: int, /, **query: Unpack[types.ListFlowRunsQuery]) -> Paginator[types.FlowRun]:
         """List runs of a flow, newest first; the runs of a `step` are listed in the order in which they reached it.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/flows/{id:d}/runs", query)
 
     def get_run(self, id: int, run_id: int) -> types.FlowRunDetail:
         """Get a run with the steps it has reached.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowRunDetail = self._transport.call("GET", f"/v1/my/flows/{id:d}/runs/{run_id:d}")
         return result
@@ -235,7 +235,7 @@ class Flows:
     def get_replay(self, id: int) -> types.FlowReplay:
         """Get the last replay of a flow, with the state `none` if there is none.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:read`.
+        Also requires `contacts:read` and `events:read`. Scope: `flows:read`. Open to agents.
         """
         result: types.FlowReplay = self._transport.call("GET", f"/v1/my/flows/{id:d}/replay")
         return result
@@ -245,7 +245,7 @@ class Flows:
 
         The flow is replayed with its unpublished changes, or with `steps`. It takes up to a minute; read it with
         GET. The result is kept for 14 days, or until the next replay of the flow. Also requires `contacts:read`
-        and `events:read`. Scope: `flows:write`.
+        and `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.FlowReplay = self._transport.call("POST", f"/v1/my/flows/{id:d}/replay", body=body)
         return result
@@ -253,7 +253,7 @@ class Flows:
     def cancel_replay(self, id: int) -> types.FlowReplay:
         """Cancel a replay that waits or runs; one that has ended is not changed.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:write`.
+        Also requires `contacts:read` and `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.FlowReplay = self._transport.call("DELETE", f"/v1/my/flows/{id:d}/replay")
         return result
@@ -282,7 +282,7 @@ class AsyncFlows:
     def list(self, /, **query: Unpack[types.ListFlowsQuery]) -> AsyncPaginator[types.Flow]:
         """List flows, newest first.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/flows", query)
 
@@ -290,7 +290,7 @@ class AsyncFlows:
         """Create a flow, as a draft unless `status` is given.
 
         A branch, and a trigger with conditions on the contact, require `contacts:read` too, and conditions on
-        the data of events `events:read`. Scope: `flows:write`.
+        the data of events `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.Flow = await self._transport.call("POST", "/v1/my/flows", body=body)
         return result
@@ -298,7 +298,7 @@ class AsyncFlows:
     async def describe(self) -> types.FlowSpec:
         """Get the step types with their properties, and the events that start flows.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowSpec = await self._transport.call("GET", "/v1/my/flows/spec")
         return result
@@ -306,7 +306,7 @@ class AsyncFlows:
     async def list_starters(self) -> types.FlowStarters:
         """Get predefined flows in the colours of the account.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowStarters = await self._transport.call("GET", "/v1/my/flows/starters")
         return result
@@ -314,7 +314,7 @@ class AsyncFlows:
     async def get(self, id: int) -> types.Flow:
         """Get a flow.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.Flow = await self._transport.call("GET", f"/v1/my/flows/{id:d}")
         return result
@@ -324,7 +324,7 @@ class AsyncFlows:
 
         Steps, trigger and goal of an active flow require `campaigns:send` too, because they take effect at once.
         A new branch, and new conditions of the trigger on the contact, require `contacts:read` too, and new
-        conditions on the data of events `events:read`. Scope: `flows:write`.
+        conditions on the data of events `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.FlowChanged = await self._transport.call("PATCH", f"/v1/my/flows/{id:d}", body=body)
         return result
@@ -398,7 +398,7 @@ class AsyncFlows:
         """Simulate a flow for one real contact or a sample contact; nothing is sent or stored.
 
         A real contact (`contact_id`) requires `contacts:read` too, and with branches on the data of events
-        `events:read`. Scope: `flows:read`.
+        `events:read`. Scope: `flows:read`. Open to agents.
         """
         result: types.Simulation = await self._transport.call("POST", f"/v1/my/flows/{id:d}/simulate", body=body)
         return result
@@ -406,7 +406,7 @@ class AsyncFlows:
     async def simulate_in_bulk(self, id: int, /, **body: Unpack[types.BulkSimulateRequest]) -> types.BulkSimulation:
         """Simulate a flow for all contacts that recently met its trigger, counting the paths taken.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:read`.
+        Also requires `contacts:read` and `events:read`. Scope: `flows:read`. Open to agents.
         """
         result: types.BulkSimulation = await self._transport.call(
             "POST", f"/v1/my/flows/{id:d}/simulate_all", body=body
@@ -418,14 +418,14 @@ class AsyncFlows:
     ) -> AsyncPaginator[types.ScriptResult]:
         """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/flows/{id:d}/scripts", query)
 
     async def get_report(self, id: int, /, **query: Unpack[types.GetFlowReportQuery]) -> types.FlowReport:
         """Get the report of a flow by step; each number has the path of its runs.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowReport = await self._transport.call("GET", f"/v1/my/flows/{id:d}/report", query=query)
         return result
@@ -433,14 +433,14 @@ class AsyncFlows:
     def list_runs(self, id: int, /, **query: Unpack[types.ListFlowRunsQuery]) -> AsyncPaginator[types.FlowRun]:
         """List runs of a flow, newest first; the runs of a `step` are listed in the order in which they reached it.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/flows/{id:d}/runs", query)
 
     async def get_run(self, id: int, run_id: int) -> types.FlowRunDetail:
         """Get a run with the steps it has reached.
 
-        Scope: `flows:read`.
+        Scope: `flows:read`. Open to agents.
         """
         result: types.FlowRunDetail = await self._transport.call("GET", f"/v1/my/flows/{id:d}/runs/{run_id:d}")
         return result
@@ -494,7 +494,7 @@ class AsyncFlows:
     async def get_replay(self, id: int) -> types.FlowReplay:
         """Get the last replay of a flow, with the state `none` if there is none.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:read`.
+        Also requires `contacts:read` and `events:read`. Scope: `flows:read`. Open to agents.
         """
         result: types.FlowReplay = await self._transport.call("GET", f"/v1/my/flows/{id:d}/replay")
         return result
@@ -504,7 +504,7 @@ class AsyncFlows:
 
         The flow is replayed with its unpublished changes, or with `steps`. It takes up to a minute; read it with
         GET. The result is kept for 14 days, or until the next replay of the flow. Also requires `contacts:read`
-        and `events:read`. Scope: `flows:write`.
+        and `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.FlowReplay = await self._transport.call("POST", f"/v1/my/flows/{id:d}/replay", body=body)
         return result
@@ -512,7 +512,7 @@ class AsyncFlows:
     async def cancel_replay(self, id: int) -> types.FlowReplay:
         """Cancel a replay that waits or runs; one that has ended is not changed.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:write`.
+        Also requires `contacts:read` and `events:read`. Scope: `flows:write`. Open to agents.
         """
         result: types.FlowReplay = await self._transport.call("DELETE", f"/v1/my/flows/{id:d}/replay")
         return result

@@ -24,7 +24,7 @@ class Lists:
     def list(self, /, **query: Unpack[types.ListListsQuery]) -> Paginator[types.ContactList]:
         """List contact lists, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/lists", query)
 
@@ -39,7 +39,7 @@ class Lists:
     def get(self, id: int) -> types.ContactList:
         """Get a list.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.ContactList = self._transport.call("GET", f"/v1/my/lists/{id:d}")
         return result
@@ -78,7 +78,7 @@ class AsyncLists:
     def list(self, /, **query: Unpack[types.ListListsQuery]) -> AsyncPaginator[types.ContactList]:
         """List contact lists, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/lists", query)
 
@@ -93,7 +93,7 @@ class AsyncLists:
     async def get(self, id: int) -> types.ContactList:
         """Get a list.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.ContactList = await self._transport.call("GET", f"/v1/my/lists/{id:d}")
         return result

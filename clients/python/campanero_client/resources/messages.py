@@ -24,7 +24,7 @@ class Messages:
     def list(self, /, **query: Unpack[types.ListMessagesQuery]) -> Paginator[types.Message]:
         """List messages of every kind and status, newest first.
 
-        Scope: `messages:read`.
+        Scope: `messages:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/messages", query)
 
@@ -96,7 +96,7 @@ class AsyncMessages:
     def list(self, /, **query: Unpack[types.ListMessagesQuery]) -> AsyncPaginator[types.Message]:
         """List messages of every kind and status, newest first.
 
-        Scope: `messages:read`.
+        Scope: `messages:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/messages", query)
 

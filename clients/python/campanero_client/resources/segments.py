@@ -24,14 +24,15 @@ class Segments:
     def list(self, /, **query: Unpack[types.ListSegmentsQuery]) -> Paginator[types.Segment]:
         """List segments, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/segments", query)
 
     def create(self, /, **body: Unpack[types.SegmentCreate]) -> types.Segment:
         """Create a segment from filters or a starter; without both it contains all contacts.
 
-        Filters on the data of events require `events:read` too. Scope: `contacts:write`.
+        Filters on the data of events require `events:read` too. Scope: `contacts:write`. Scope of agents:
+        `segments:write`.
         """
         result: types.Segment = self._transport.call("POST", "/v1/my/segments", body=body)
         return result
@@ -39,7 +40,7 @@ class Segments:
     def list_starters(self) -> types.SegmentStarters:
         """Get ready-made segments, such as the contacts that engaged in the last 30 days.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.SegmentStarters = self._transport.call("GET", "/v1/my/segments/starters")
         return result
@@ -47,7 +48,7 @@ class Segments:
     def describe_filters(self) -> types.FilterSpec:
         """Get the fields and predicates that filters support.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.FilterSpec = self._transport.call("GET", "/v1/my/segments/spec")
         return result
@@ -55,7 +56,7 @@ class Segments:
     def count_contacts(self, /, **body: Unpack[types.CountWrite]) -> types.ContactCount:
         """Count the contacts that match filters without saving the filters.
 
-        Filters on the data of events require `events:read` too. Scope: `contacts:read`.
+        Filters on the data of events require `events:read` too. Scope: `contacts:read`. Open to agents.
         """
         result: types.ContactCount = self._transport.call("POST", "/v1/my/segments/count", body=body)
         return result
@@ -63,7 +64,7 @@ class Segments:
     def get(self, id: int) -> types.Segment:
         """Get a segment.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.Segment = self._transport.call("GET", f"/v1/my/segments/{id:d}")
         return result
@@ -71,7 +72,8 @@ class Segments:
     def update(self, id: int, /, **body: Unpack[types.SegmentPatch]) -> types.Segment:
         """Update a segment; `filters` replaces all filters.
 
-        New filters on the data of events require `events:read` too. Scope: `contacts:write`.
+        New filters on the data of events require `events:read` too. Scope: `contacts:write`. Scope of agents:
+        `segments:write`.
         """
         result: types.Segment = self._transport.call("PATCH", f"/v1/my/segments/{id:d}", body=body)
         return result
@@ -87,7 +89,7 @@ class Segments:
     def explain(self, id: int, /, **query: Unpack[types.ExplainSegmentQuery]) -> types.SegmentExplanation:
         """Explain filter by filter whether a contact is in a segment.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.SegmentExplanation = self._transport.call("GET", f"/v1/my/segments/{id:d}/explain", query=query)
         return result
@@ -102,14 +104,15 @@ class AsyncSegments:
     def list(self, /, **query: Unpack[types.ListSegmentsQuery]) -> AsyncPaginator[types.Segment]:
         """List segments, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/segments", query)
 
     async def create(self, /, **body: Unpack[types.SegmentCreate]) -> types.Segment:
         """Create a segment from filters or a starter; without both it contains all contacts.
 
-        Filters on the data of events require `events:read` too. Scope: `contacts:write`.
+        Filters on the data of events require `events:read` too. Scope: `contacts:write`. Scope of agents:
+        `segments:write`.
         """
         result: types.Segment = await self._transport.call("POST", "/v1/my/segments", body=body)
         return result
@@ -117,7 +120,7 @@ class AsyncSegments:
     async def list_starters(self) -> types.SegmentStarters:
         """Get ready-made segments, such as the contacts that engaged in the last 30 days.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.SegmentStarters = await self._transport.call("GET", "/v1/my/segments/starters")
         return result
@@ -125,7 +128,7 @@ class AsyncSegments:
     async def describe_filters(self) -> types.FilterSpec:
         """Get the fields and predicates that filters support.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.FilterSpec = await self._transport.call("GET", "/v1/my/segments/spec")
         return result
@@ -133,7 +136,7 @@ class AsyncSegments:
     async def count_contacts(self, /, **body: Unpack[types.CountWrite]) -> types.ContactCount:
         """Count the contacts that match filters without saving the filters.
 
-        Filters on the data of events require `events:read` too. Scope: `contacts:read`.
+        Filters on the data of events require `events:read` too. Scope: `contacts:read`. Open to agents.
         """
         result: types.ContactCount = await self._transport.call("POST", "/v1/my/segments/count", body=body)
         return result
@@ -141,7 +144,7 @@ class AsyncSegments:
     async def get(self, id: int) -> types.Segment:
         """Get a segment.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.Segment = await self._transport.call("GET", f"/v1/my/segments/{id:d}")
         return result
@@ -149,7 +152,8 @@ class AsyncSegments:
     async def update(self, id: int, /, **body: Unpack[types.SegmentPatch]) -> types.Segment:
         """Update a segment; `filters` replaces all filters.
 
-        New filters on the data of events require `events:read` too. Scope: `contacts:write`.
+        New filters on the data of events require `events:read` too. Scope: `contacts:write`. Scope of agents:
+        `segments:write`.
         """
         result: types.Segment = await self._transport.call("PATCH", f"/v1/my/segments/{id:d}", body=body)
         return result
@@ -165,7 +169,7 @@ class AsyncSegments:
     async def explain(self, id: int, /, **query: Unpack[types.ExplainSegmentQuery]) -> types.SegmentExplanation:
         """Explain filter by filter whether a contact is in a segment.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         result: types.SegmentExplanation = await self._transport.call(
             "GET", f"/v1/my/segments/{id:d}/explain", query=query

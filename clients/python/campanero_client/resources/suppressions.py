@@ -24,7 +24,7 @@ class Suppressions:
     def list(self, /, **query: Unpack[types.ListSuppressionsQuery]) -> Paginator[types.Suppression]:
         """List suppressions, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/suppressions", query)
 
@@ -54,7 +54,7 @@ class AsyncSuppressions:
     def list(self, /, **query: Unpack[types.ListSuppressionsQuery]) -> AsyncPaginator[types.Suppression]:
         """List suppressions, newest first.
 
-        Scope: `contacts:read`.
+        Scope: `contacts:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/suppressions", query)
 

@@ -25,14 +25,14 @@ class Templates:
     def list(self, /, **query: Unpack[types.ListTemplatesQuery]) -> Paginator[types.Template]:
         """List templates, newest first.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/templates", query)
 
     def create(self, /, **body: Unpack[types.TemplateCreate]) -> types.Template:
         """Create a template.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.Template = self._transport.call("POST", "/v1/my/templates", body=body)
         return result
@@ -40,7 +40,7 @@ class Templates:
     def describe_designs(self) -> types.TemplateSpec:
         """Get the section types with their properties and defaults, and predefined designs.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         result: types.TemplateSpec = self._transport.call("GET", "/v1/my/templates/spec")
         return result
@@ -48,7 +48,7 @@ class Templates:
     def get(self, id: int) -> types.Template:
         """Get a template.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         result: types.Template = self._transport.call("GET", f"/v1/my/templates/{id:d}")
         return result
@@ -56,7 +56,7 @@ class Templates:
     def update(self, id: int, /, **body: Unpack[types.TemplateWrite]) -> types.Template:
         """Update a template.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.Template = self._transport.call("PATCH", f"/v1/my/templates/{id:d}", body=body)
         return result
@@ -72,7 +72,7 @@ class Templates:
     def preview_design(self, /, **body: Unpack[types.PreviewRequest]) -> types.Preview:
         """Render an email design to HTML for a contact or with sample values.
 
-        A contact (`contact_id`) requires `contacts:read` too. Scope: `templates:read`.
+        A contact (`contact_id`) requires `contacts:read` too. Scope: `templates:read`. Open to agents.
         """
         result: types.Preview = self._transport.call("POST", "/v1/my/templates/preview", body=body)
         return result
@@ -81,7 +81,7 @@ class Templates:
         """Send a test email of a template.
 
         An agent sends tests only to users of the account. A contact (`contact_id`) requires `contacts:read` too;
-        without that scope, every test shows sample values. Scope: `templates:write`.
+        without that scope, every test shows sample values. Scope: `templates:write`. Open to agents.
         """
         result: types.TestSendResult = self._transport.call("POST", f"/v1/my/templates/{id:d}/send_test", body=body)
         return result
@@ -91,14 +91,14 @@ class Templates:
     ) -> Paginator[types.TranslationCounts]:
         """List the languages that a template is translated into.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         return Paginator(self._transport, f"/v1/my/templates/{id:d}/translations", query)
 
     def get_translation(self, id: int, language: str) -> types.TemplateTranslation:
         """Get the translation of a template into a language.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         result: types.TemplateTranslation = self._transport.call(
             "GET", f"/v1/my/templates/{id:d}/translations/{path_segment(language)}"
@@ -113,7 +113,7 @@ class Templates:
         The first translation adds the language. Contacts get the template in their language (`language` of the
         contact), in another region's (`de` for `de-AT`), or else in the original. With `updated_at` as last
         read, a template that was changed since is left unchanged, and the response is 409. Scope:
-        `templates:write`.
+        `templates:write`. Open to agents.
         """
         result: types.TemplateTranslation = self._transport.call(
             "PUT", f"/v1/my/templates/{id:d}/translations/{path_segment(language)}", body=body
@@ -123,7 +123,7 @@ class Templates:
     def delete_translation(self, id: int, language: str) -> types.TemplateTranslation:
         """Delete the translation of a template into a language, and return it.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.TemplateTranslation = self._transport.call(
             "DELETE", f"/v1/my/templates/{id:d}/translations/{path_segment(language)}"
@@ -140,14 +140,14 @@ class AsyncTemplates:
     def list(self, /, **query: Unpack[types.ListTemplatesQuery]) -> AsyncPaginator[types.Template]:
         """List templates, newest first.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/templates", query)
 
     async def create(self, /, **body: Unpack[types.TemplateCreate]) -> types.Template:
         """Create a template.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.Template = await self._transport.call("POST", "/v1/my/templates", body=body)
         return result
@@ -155,7 +155,7 @@ class AsyncTemplates:
     async def describe_designs(self) -> types.TemplateSpec:
         """Get the section types with their properties and defaults, and predefined designs.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         result: types.TemplateSpec = await self._transport.call("GET", "/v1/my/templates/spec")
         return result
@@ -163,7 +163,7 @@ class AsyncTemplates:
     async def get(self, id: int) -> types.Template:
         """Get a template.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         result: types.Template = await self._transport.call("GET", f"/v1/my/templates/{id:d}")
         return result
@@ -171,7 +171,7 @@ class AsyncTemplates:
     async def update(self, id: int, /, **body: Unpack[types.TemplateWrite]) -> types.Template:
         """Update a template.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.Template = await self._transport.call("PATCH", f"/v1/my/templates/{id:d}", body=body)
         return result
@@ -187,7 +187,7 @@ class AsyncTemplates:
     async def preview_design(self, /, **body: Unpack[types.PreviewRequest]) -> types.Preview:
         """Render an email design to HTML for a contact or with sample values.
 
-        A contact (`contact_id`) requires `contacts:read` too. Scope: `templates:read`.
+        A contact (`contact_id`) requires `contacts:read` too. Scope: `templates:read`. Open to agents.
         """
         result: types.Preview = await self._transport.call("POST", "/v1/my/templates/preview", body=body)
         return result
@@ -196,7 +196,7 @@ class AsyncTemplates:
         """Send a test email of a template.
 
         An agent sends tests only to users of the account. A contact (`contact_id`) requires `contacts:read` too;
-        without that scope, every test shows sample values. Scope: `templates:write`.
+        without that scope, every test shows sample values. Scope: `templates:write`. Open to agents.
         """
         result: types.TestSendResult = await self._transport.call(
             "POST", f"/v1/my/templates/{id:d}/send_test", body=body
@@ -208,14 +208,14 @@ class AsyncTemplates:
     ) -> AsyncPaginator[types.TranslationCounts]:
         """List the languages that a template is translated into.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, f"/v1/my/templates/{id:d}/translations", query)
 
     async def get_translation(self, id: int, language: str) -> types.TemplateTranslation:
         """Get the translation of a template into a language.
 
-        Scope: `templates:read`.
+        Scope: `templates:read`. Open to agents.
         """
         result: types.TemplateTranslation = await self._transport.call(
             "GET", f"/v1/my/templates/{id:d}/translations/{path_segment(language)}"
@@ -230,7 +230,7 @@ class AsyncTemplates:
         The first translation adds the language. Contacts get the template in their language (`language` of the
         contact), in another region's (`de` for `de-AT`), or else in the original. With `updated_at` as last
         read, a template that was changed since is left unchanged, and the response is 409. Scope:
-        `templates:write`.
+        `templates:write`. Open to agents.
         """
         result: types.TemplateTranslation = await self._transport.call(
             "PUT", f"/v1/my/templates/{id:d}/translations/{path_segment(language)}", body=body
@@ -240,7 +240,7 @@ class AsyncTemplates:
     async def delete_translation(self, id: int, language: str) -> types.TemplateTranslation:
         """Delete the translation of a template into a language, and return it.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.TemplateTranslation = await self._transport.call(
             "DELETE", f"/v1/my/templates/{id:d}/translations/{path_segment(language)}"

@@ -26,7 +26,7 @@ class Uploads:
     def create(self, file: File, /, **body: Unpack[types.UploadForm]) -> types.Upload:
         """Upload an image (PNG, JPEG, GIF or WebP) for a logo or an email.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.Upload = self._transport.call(
             "POST", "/v1/my/uploads", data=form_fields(body), files={"file": file}
@@ -43,7 +43,7 @@ class AsyncUploads:
     async def create(self, file: File, /, **body: Unpack[types.UploadForm]) -> types.Upload:
         """Upload an image (PNG, JPEG, GIF or WebP) for a logo or an email.
 
-        Scope: `templates:write`.
+        Scope: `templates:write`. Open to agents.
         """
         result: types.Upload = await self._transport.call(
             "POST", "/v1/my/uploads", data=form_fields(body), files={"file": file}

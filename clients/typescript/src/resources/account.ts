@@ -14,7 +14,7 @@ export class Account {
   /**
    * Get the account with its settings, capabilities and blockers.
    *
-   * Scope: `account:read`.
+   * Scope: `account:read`. Open to agents.
    */
   get(options: RequestOptions = {}): Promise<types.Account> {
     return this.#transport.call("GET", "/v1/my/account", { ...options });

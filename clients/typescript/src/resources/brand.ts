@@ -14,7 +14,7 @@ export class Brand {
   /**
    * Get the brand.
    *
-   * Scope: `account:read`.
+   * Scope: `account:read`. Open to agents.
    */
   get(options: RequestOptions = {}): Promise<types.Brand> {
     return this.#transport.call("GET", "/v1/my/brand", { ...options });

@@ -14,7 +14,7 @@ export class Campaigns {
   /**
    * List campaigns, newest first.
    *
-   * Scope: `campaigns:read`.
+   * Scope: `campaigns:read`. Open to agents.
    */
   list(query: types.ListCampaignsQuery = {}): Paginator<types.Campaign> {
     return new Paginator<types.Campaign>(this.#transport, "/v1/my/campaigns", query);
@@ -24,7 +24,7 @@ export class Campaigns {
    * Create a campaign as a draft.
    *
    * The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`. So
-   * does `local_time` require `contacts:read`. Scope: `campaigns:write`.
+   * does `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to agents.
    */
   create(body: types.CampaignCreate, options: RequestOptions = {}): Promise<types.Campaign> {
     return this.#transport.call("POST", "/v1/my/campaigns", { body, ...options });
@@ -33,7 +33,7 @@ export class Campaigns {
   /**
    * Get a campaign.
    *
-   * Scope: `campaigns:read`.
+   * Scope: `campaigns:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.Campaign> {
     return this.#transport.call("GET", `/v1/my/campaigns/${segment(id)}`, { ...options });
@@ -43,7 +43,7 @@ export class Campaigns {
    * Update a campaign; `status` changes its state.
    *
    * A new `event` of an A/B test or holdout requires `contacts:read` too, and new `by_amount` requires
-   * `events:read`. So does a new `local_time` require `contacts:read`. Scope: `campaigns:write`.
+   * `events:read`. So does a new `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to agents.
    */
   update(id: number, body: types.CampaignPatch = {}, options: RequestOptions = {}): Promise<types.Campaign> {
     return this.#transport.call("PATCH", `/v1/my/campaigns/${segment(id)}`, { body, ...options });
@@ -124,7 +124,7 @@ export class Campaigns {
   /**
    * Create a draft with the content and audience of a campaign.
    *
-   * Scope: `campaigns:write`.
+   * Scope: `campaigns:write`. Open to agents.
    */
   duplicate(id: number, body: types.CampaignCopy = {}, options: RequestOptions = {}): Promise<types.Campaign> {
     return this.#transport.call("POST", `/v1/my/campaigns/${segment(id)}/duplicate`, { body, ...options });
@@ -134,7 +134,7 @@ export class Campaigns {
    * Check a draft for blockers and warnings before it is sent.
    *
    * Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out. An agent gets
-   * no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`.
+   * no `links`, because checking them requests the addresses in its draft. Scope: `campaigns:read`. Open to agents.
    */
   preflight(id: number, options: RequestOptions = {}): Promise<types.Preflight> {
     return this.#transport.call("GET", `/v1/my/campaigns/${segment(id)}/preflight`, { ...options });
@@ -143,7 +143,7 @@ export class Campaigns {
   /**
    * Get the report of a campaign; each number has the path of its recipients.
    *
-   * Scope: `campaigns:read`.
+   * Scope: `campaigns:read`. Open to agents.
    */
   getReport(id: number, options: RequestOptions = {}): Promise<types.CampaignReport> {
     return this.#transport.call("GET", `/v1/my/campaigns/${segment(id)}/report`, { ...options });
@@ -152,7 +152,7 @@ export class Campaigns {
   /**
    * Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
    *
-   * It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`.
+   * It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`. Open to agents.
    */
   getSendTimes(id: number, options: RequestOptions = {}): Promise<types.SendTimes> {
     return this.#transport.call("GET", `/v1/my/campaigns/${segment(id)}/send_times`, { ...options });
@@ -161,7 +161,7 @@ export class Campaigns {
   /**
    * Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none.
    *
-   * Scope: `campaigns:read`.
+   * Scope: `campaigns:read`. Open to agents.
    */
   getExperiment(id: number, options: RequestOptions = {}): Promise<types.ExperimentResult> {
     return this.#transport.call("GET", `/v1/my/campaigns/${segment(id)}/experiment`, { ...options });
@@ -179,7 +179,7 @@ export class Campaigns {
   /**
    * List recipients of a campaign with the state of their messages, newest first.
    *
-   * Scope: `campaigns:read`.
+   * Scope: `campaigns:read`. Open to agents.
    */
   listRecipients(id: number, query: types.ListCampaignRecipientsQuery = {}): Paginator<types.Message> {
     return new Paginator<types.Message>(this.#transport, `/v1/my/campaigns/${segment(id)}/recipients`, query);
@@ -189,7 +189,7 @@ export class Campaigns {
    * Explain why a contact receives a campaign, received it or did not.
    *
    * Also requires `contacts:read`, because the answer says whether the contact is in the campaign's lists and
-   * segments. Scope: `campaigns:read`.
+   * segments. Scope: `campaigns:read`. Open to agents.
    */
   explainRecipient(id: number, query: types.ExplainCampaignRecipientQuery, options: RequestOptions = {}): Promise<types.AudienceExplanation> {
     return this.#transport.call("GET", `/v1/my/campaigns/${segment(id)}/explain`, { query, ...options });
@@ -198,7 +198,7 @@ export class Campaigns {
   /**
    * List the dates of a repeating campaign that are over, latest first.
    *
-   * Scope: `campaigns:read`.
+   * Scope: `campaigns:read`. Open to agents.
    */
   listOccurrences(id: number, query: types.ListCampaignOccurrencesQuery = {}): Paginator<types.Occurrence> {
     return new Paginator<types.Occurrence>(this.#transport, `/v1/my/campaigns/${segment(id)}/occurrences`, query);

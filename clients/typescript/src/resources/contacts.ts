@@ -23,7 +23,7 @@ export class Contacts {
   /**
    * List contacts, newest first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   list(query: types.ListContactsQuery = {}): Paginator<types.Contact> {
     return new Paginator<types.Contact>(this.#transport, "/v1/my/contacts", query);
@@ -41,7 +41,7 @@ export class Contacts {
   /**
    * Search contacts, best match first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   search(query: types.SearchContactsQuery): Paginator<types.Contact> {
     return new Paginator<types.Contact>(this.#transport, "/v1/my/contacts/search", query);
@@ -50,7 +50,7 @@ export class Contacts {
   /**
    * Get a contact.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.Contact> {
     return this.#transport.call("GET", `/v1/my/contacts/${segment(id)}`, { ...options });
@@ -77,7 +77,7 @@ export class Contacts {
   /**
    * List events and messages of a contact, newest first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   listTimeline(id: number, query: types.ListContactTimelineQuery = {}): Paginator<types.TimelineEntry> {
     return new Paginator<types.TimelineEntry>(this.#transport, `/v1/my/contacts/${segment(id)}/timeline`, query);
@@ -86,7 +86,7 @@ export class Contacts {
   /**
    * List consent records of a contact, newest first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   listConsents(id: number, query: types.ListContactConsentsQuery = {}): Paginator<types.ConsentRow> {
     return new Paginator<types.ConsentRow>(this.#transport, `/v1/my/contacts/${segment(id)}/consents`, query);
@@ -113,7 +113,7 @@ export class Contacts {
   /**
    * List runs of a contact, newest first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   listRuns(id: number, query: types.ListContactRunsQuery = {}): Paginator<types.FlowRun> {
     return new Paginator<types.FlowRun>(this.#transport, `/v1/my/contacts/${segment(id)}/runs`, query);

@@ -14,7 +14,7 @@ export class Delivery {
   /**
    * Get the delivery status: obstacles, queue, rates and connections.
    *
-   * Scope: `account:read`.
+   * Scope: `account:read`. Open to agents.
    */
   getStatus(options: RequestOptions = {}): Promise<types.DeliveryStatus> {
     return this.#transport.call("GET", "/v1/my/delivery/status", { ...options });

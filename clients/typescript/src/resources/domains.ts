@@ -14,7 +14,7 @@ export class Domains {
   /**
    * List sending domains, newest first.
    *
-   * Scope: `domains:read`.
+   * Scope: `domains:read`. Open to agents.
    */
   list(query: types.ListDomainsQuery = {}): Paginator<types.SendingDomain> {
     return new Paginator<types.SendingDomain>(this.#transport, "/v1/my/domains", query);
@@ -32,7 +32,7 @@ export class Domains {
   /**
    * Get a sending domain.
    *
-   * Scope: `domains:read`.
+   * Scope: `domains:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.SendingDomain> {
     return this.#transport.call("GET", `/v1/my/domains/${segment(id)}`, { ...options });

@@ -14,7 +14,7 @@ export class Events {
   /**
    * List events, newest first.
    *
-   * Scope: `events:read`.
+   * Scope: `events:read`. Open to agents.
    */
   list(query: types.ListEventsQuery = {}): Paginator<types.RecordedEvent> {
     return new Paginator<types.RecordedEvent>(this.#transport, "/v1/my/events", query);
@@ -41,7 +41,7 @@ export class Events {
   /**
    * Get an event.
    *
-   * Scope: `events:read`.
+   * Scope: `events:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.RecordedEvent> {
     return this.#transport.call("GET", `/v1/my/events/${segment(id)}`, { ...options });

@@ -23,7 +23,7 @@ export class Flows {
   /**
    * List flows, newest first.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   list(query: types.ListFlowsQuery = {}): Paginator<types.Flow> {
     return new Paginator<types.Flow>(this.#transport, "/v1/my/flows", query);
@@ -33,7 +33,7 @@ export class Flows {
    * Create a flow, as a draft unless `status` is given.
    *
    * A branch, and a trigger with conditions on the contact, require `contacts:read` too, and conditions on the data
-   * of events `events:read`. Scope: `flows:write`.
+   * of events `events:read`. Scope: `flows:write`. Open to agents.
    */
   create(body: types.FlowCreate = {}, options: RequestOptions = {}): Promise<types.Flow> {
     return this.#transport.call("POST", "/v1/my/flows", { body, ...options });
@@ -42,7 +42,7 @@ export class Flows {
   /**
    * Get the step types with their properties, and the events that start flows.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   describe(options: RequestOptions = {}): Promise<types.FlowSpec> {
     return this.#transport.call("GET", "/v1/my/flows/spec", { ...options });
@@ -51,7 +51,7 @@ export class Flows {
   /**
    * Get predefined flows in the colours of the account.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   listStarters(options: RequestOptions = {}): Promise<types.FlowStarters> {
     return this.#transport.call("GET", "/v1/my/flows/starters", { ...options });
@@ -60,7 +60,7 @@ export class Flows {
   /**
    * Get a flow.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.Flow> {
     return this.#transport.call("GET", `/v1/my/flows/${segment(id)}`, { ...options });
@@ -71,7 +71,7 @@ export class Flows {
    *
    * Steps, trigger and goal of an active flow require `campaigns:send` too, because they take effect at once. A new
    * branch, and new conditions of the trigger on the contact, require `contacts:read` too, and new conditions on
-   * the data of events `events:read`. Scope: `flows:write`.
+   * the data of events `events:read`. Scope: `flows:write`. Open to agents.
    */
   update(id: number, body: types.FlowPatch = {}, options: RequestOptions = {}): Promise<types.FlowChanged> {
     return this.#transport.call("PATCH", `/v1/my/flows/${segment(id)}`, { body, ...options });
@@ -153,7 +153,7 @@ export class Flows {
    * Simulate a flow for one real contact or a sample contact; nothing is sent or stored.
    *
    * A real contact (`contact_id`) requires `contacts:read` too, and with branches on the data of events
-   * `events:read`. Scope: `flows:read`.
+   * `events:read`. Scope: `flows:read`. Open to agents.
    */
   simulate(id: number, body: types.SimulateRequest = {}, options: RequestOptions = {}): Promise<types.Simulation> {
     return this.#transport.call("POST", `/v1/my/flows/${segment(id)}/simulate`, { body, ...options });
@@ -162,7 +162,7 @@ export class Flows {
   /**
    * Simulate a flow for all contacts that recently met its trigger, counting the paths taken.
    *
-   * Also requires `contacts:read` and `events:read`. Scope: `flows:read`.
+   * Also requires `contacts:read` and `events:read`. Scope: `flows:read`. Open to agents.
    */
   simulateInBulk(id: number, body: types.BulkSimulateRequest = {}, options: RequestOptions = {}): Promise<types.BulkSimulation> {
     return this.#transport.call("POST", `/v1/my/flows/${segment(id)}/simulate_all`, { body, ...options });
@@ -171,7 +171,7 @@ export class Flows {
   /**
    * Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   listScriptResults(id: number, query: types.ListFlowScriptResultsQuery = {}): Paginator<types.ScriptResult> {
     return new Paginator<types.ScriptResult>(this.#transport, `/v1/my/flows/${segment(id)}/scripts`, query);
@@ -180,7 +180,7 @@ export class Flows {
   /**
    * Get the report of a flow by step; each number has the path of its runs.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   getReport(id: number, query: types.GetFlowReportQuery = {}, options: RequestOptions = {}): Promise<types.FlowReport> {
     return this.#transport.call("GET", `/v1/my/flows/${segment(id)}/report`, { query, ...options });
@@ -189,7 +189,7 @@ export class Flows {
   /**
    * List runs of a flow, newest first; the runs of a `step` are listed in the order in which they reached it.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   listRuns(id: number, query: types.ListFlowRunsQuery = {}): Paginator<types.FlowRun> {
     return new Paginator<types.FlowRun>(this.#transport, `/v1/my/flows/${segment(id)}/runs`, query);
@@ -198,7 +198,7 @@ export class Flows {
   /**
    * Get a run with the steps it has reached.
    *
-   * Scope: `flows:read`.
+   * Scope: `flows:read`. Open to agents.
    */
   getRun(id: number, runId: number, options: RequestOptions = {}): Promise<types.FlowRunDetail> {
     return this.#transport.call("GET", `/v1/my/flows/${segment(id)}/runs/${segment(runId)}`, { ...options });
@@ -252,7 +252,7 @@ export class Flows {
   /**
    * Get the last replay of a flow, with the state `none` if there is none.
    *
-   * Also requires `contacts:read` and `events:read`. Scope: `flows:read`.
+   * Also requires `contacts:read` and `events:read`. Scope: `flows:read`. Open to agents.
    */
   getReplay(id: number, options: RequestOptions = {}): Promise<types.FlowReplay> {
     return this.#transport.call("GET", `/v1/my/flows/${segment(id)}/replay`, { ...options });
@@ -263,7 +263,7 @@ export class Flows {
    *
    * The flow is replayed with its unpublished changes, or with `steps`. It takes up to a minute; read it with GET.
    * The result is kept for 14 days, or until the next replay of the flow. Also requires `contacts:read` and
-   * `events:read`. Scope: `flows:write`.
+   * `events:read`. Scope: `flows:write`. Open to agents.
    */
   startReplay(id: number, body: types.ReplayRequest = {}, options: RequestOptions = {}): Promise<types.FlowReplay> {
     return this.#transport.call("POST", `/v1/my/flows/${segment(id)}/replay`, { body, ...options });
@@ -272,7 +272,7 @@ export class Flows {
   /**
    * Cancel a replay that waits or runs; one that has ended is not changed.
    *
-   * Also requires `contacts:read` and `events:read`. Scope: `flows:write`.
+   * Also requires `contacts:read` and `events:read`. Scope: `flows:write`. Open to agents.
    */
   cancelReplay(id: number, options: RequestOptions = {}): Promise<types.FlowReplay> {
     return this.#transport.call("DELETE", `/v1/my/flows/${segment(id)}/replay`, { ...options });

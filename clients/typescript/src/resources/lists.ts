@@ -14,7 +14,7 @@ export class Lists {
   /**
    * List contact lists, newest first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   list(query: types.ListListsQuery = {}): Paginator<types.ContactList> {
     return new Paginator<types.ContactList>(this.#transport, "/v1/my/lists", query);
@@ -32,7 +32,7 @@ export class Lists {
   /**
    * Get a list.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.ContactList> {
     return this.#transport.call("GET", `/v1/my/lists/${segment(id)}`, { ...options });

@@ -14,7 +14,7 @@ export class Messages {
   /**
    * List messages of every kind and status, newest first.
    *
-   * Scope: `messages:read`.
+   * Scope: `messages:read`. Open to agents.
    */
   list(query: types.ListMessagesQuery = {}): Paginator<types.Message> {
     return new Paginator<types.Message>(this.#transport, "/v1/my/messages", query);

@@ -14,7 +14,7 @@ export class Segments {
   /**
    * List segments, newest first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   list(query: types.ListSegmentsQuery = {}): Paginator<types.Segment> {
     return new Paginator<types.Segment>(this.#transport, "/v1/my/segments", query);
@@ -23,7 +23,8 @@ export class Segments {
   /**
    * Create a segment from filters or a starter; without both it contains all contacts.
    *
-   * Filters on the data of events require `events:read` too. Scope: `contacts:write`.
+   * Filters on the data of events require `events:read` too. Scope: `contacts:write`. Scope of agents:
+   * `segments:write`.
    */
   create(body: types.SegmentCreate, options: RequestOptions = {}): Promise<types.Segment> {
     return this.#transport.call("POST", "/v1/my/segments", { body, ...options });
@@ -32,7 +33,7 @@ export class Segments {
   /**
    * Get ready-made segments, such as the contacts that engaged in the last 30 days.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   listStarters(options: RequestOptions = {}): Promise<types.SegmentStarters> {
     return this.#transport.call("GET", "/v1/my/segments/starters", { ...options });
@@ -41,7 +42,7 @@ export class Segments {
   /**
    * Get the fields and predicates that filters support.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   describeFilters(options: RequestOptions = {}): Promise<types.FilterSpec> {
     return this.#transport.call("GET", "/v1/my/segments/spec", { ...options });
@@ -50,7 +51,7 @@ export class Segments {
   /**
    * Count the contacts that match filters without saving the filters.
    *
-   * Filters on the data of events require `events:read` too. Scope: `contacts:read`.
+   * Filters on the data of events require `events:read` too. Scope: `contacts:read`. Open to agents.
    */
   countContacts(body: types.CountWrite, options: RequestOptions = {}): Promise<types.ContactCount> {
     return this.#transport.call("POST", "/v1/my/segments/count", { body, ...options });
@@ -59,7 +60,7 @@ export class Segments {
   /**
    * Get a segment.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.Segment> {
     return this.#transport.call("GET", `/v1/my/segments/${segment(id)}`, { ...options });
@@ -68,7 +69,8 @@ export class Segments {
   /**
    * Update a segment; `filters` replaces all filters.
    *
-   * New filters on the data of events require `events:read` too. Scope: `contacts:write`.
+   * New filters on the data of events require `events:read` too. Scope: `contacts:write`. Scope of agents:
+   * `segments:write`.
    */
   update(id: number, body: types.SegmentPatch = {}, options: RequestOptions = {}): Promise<types.Segment> {
     return this.#transport.call("PATCH", `/v1/my/segments/${segment(id)}`, { body, ...options });
@@ -86,7 +88,7 @@ export class Segments {
   /**
    * Explain filter by filter whether a contact is in a segment.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   explain(id: number, query: types.ExplainSegmentQuery, options: RequestOptions = {}): Promise<types.SegmentExplanation> {
     return this.#transport.call("GET", `/v1/my/segments/${segment(id)}/explain`, { query, ...options });

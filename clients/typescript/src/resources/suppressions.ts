@@ -14,7 +14,7 @@ export class Suppressions {
   /**
    * List suppressions, newest first.
    *
-   * Scope: `contacts:read`.
+   * Scope: `contacts:read`. Open to agents.
    */
   list(query: types.ListSuppressionsQuery = {}): Paginator<types.Suppression> {
     return new Paginator<types.Suppression>(this.#transport, "/v1/my/suppressions", query);

@@ -14,7 +14,7 @@ export class Templates {
   /**
    * List templates, newest first.
    *
-   * Scope: `templates:read`.
+   * Scope: `templates:read`. Open to agents.
    */
   list(query: types.ListTemplatesQuery = {}): Paginator<types.Template> {
     return new Paginator<types.Template>(this.#transport, "/v1/my/templates", query);
@@ -23,7 +23,7 @@ export class Templates {
   /**
    * Create a template.
    *
-   * Scope: `templates:write`.
+   * Scope: `templates:write`. Open to agents.
    */
   create(body: types.TemplateCreate = {}, options: RequestOptions = {}): Promise<types.Template> {
     return this.#transport.call("POST", "/v1/my/templates", { body, ...options });
@@ -32,7 +32,7 @@ export class Templates {
   /**
    * Get the section types with their properties and defaults, and predefined designs.
    *
-   * Scope: `templates:read`.
+   * Scope: `templates:read`. Open to agents.
    */
   describeDesigns(options: RequestOptions = {}): Promise<types.TemplateSpec> {
     return this.#transport.call("GET", "/v1/my/templates/spec", { ...options });
@@ -41,7 +41,7 @@ export class Templates {
   /**
    * Get a template.
    *
-   * Scope: `templates:read`.
+   * Scope: `templates:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.Template> {
     return this.#transport.call("GET", `/v1/my/templates/${segment(id)}`, { ...options });
@@ -50,7 +50,7 @@ export class Templates {
   /**
    * Update a template.
    *
-   * Scope: `templates:write`.
+   * Scope: `templates:write`. Open to agents.
    */
   update(id: number, body: types.TemplateWrite = {}, options: RequestOptions = {}): Promise<types.Template> {
     return this.#transport.call("PATCH", `/v1/my/templates/${segment(id)}`, { body, ...options });
@@ -68,7 +68,7 @@ export class Templates {
   /**
    * Render an email design to HTML for a contact or with sample values.
    *
-   * A contact (`contact_id`) requires `contacts:read` too. Scope: `templates:read`.
+   * A contact (`contact_id`) requires `contacts:read` too. Scope: `templates:read`. Open to agents.
    */
   previewDesign(body: types.PreviewRequest, options: RequestOptions = {}): Promise<types.Preview> {
     return this.#transport.call("POST", "/v1/my/templates/preview", { body, ...options });
@@ -78,7 +78,7 @@ export class Templates {
    * Send a test email of a template.
    *
    * An agent sends tests only to users of the account. A contact (`contact_id`) requires `contacts:read` too;
-   * without that scope, every test shows sample values. Scope: `templates:write`.
+   * without that scope, every test shows sample values. Scope: `templates:write`. Open to agents.
    */
   sendTest(id: number, body: types.TestRequest = {}, options: RequestOptions = {}): Promise<types.TestSendResult> {
     return this.#transport.call("POST", `/v1/my/templates/${segment(id)}/send_test`, { body, ...options });
@@ -87,7 +87,7 @@ export class Templates {
   /**
    * List the languages that a template is translated into.
    *
-   * Scope: `templates:read`.
+   * Scope: `templates:read`. Open to agents.
    */
   listTranslations(id: number, query: types.ListTemplateTranslationsQuery = {}): Paginator<types.TranslationCounts> {
     return new Paginator<types.TranslationCounts>(this.#transport, `/v1/my/templates/${segment(id)}/translations`, query);
@@ -96,7 +96,7 @@ export class Templates {
   /**
    * Get the translation of a template into a language.
    *
-   * Scope: `templates:read`.
+   * Scope: `templates:read`. Open to agents.
    */
   getTranslation(id: number, language: string, options: RequestOptions = {}): Promise<types.TemplateTranslation> {
     return this.#transport.call("GET", `/v1/my/templates/${segment(id)}/translations/${segment(language)}`, { ...options });
@@ -107,7 +107,8 @@ export class Templates {
    *
    * The first translation adds the language. Contacts get the template in their language (`language` of the
    * contact), in another region's (`de` for `de-AT`), or else in the original. With `updated_at` as last read, a
-   * template that was changed since is left unchanged, and the response is 409. Scope: `templates:write`.
+   * template that was changed since is left unchanged, and the response is 409. Scope: `templates:write`. Open to
+   * agents.
    */
   putTranslation(id: number, language: string, body: types.TranslationWrite, options: RequestOptions = {}): Promise<types.TemplateTranslation> {
     return this.#transport.call("PUT", `/v1/my/templates/${segment(id)}/translations/${segment(language)}`, { body, ...options });
@@ -116,7 +117,7 @@ export class Templates {
   /**
    * Delete the translation of a template into a language, and return it.
    *
-   * Scope: `templates:write`.
+   * Scope: `templates:write`. Open to agents.
    */
   deleteTranslation(id: number, language: string, options: RequestOptions = {}): Promise<types.TemplateTranslation> {
     return this.#transport.call("DELETE", `/v1/my/templates/${segment(id)}/translations/${segment(language)}`, { ...options });

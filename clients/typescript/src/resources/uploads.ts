@@ -14,7 +14,7 @@ export class Uploads {
   /**
    * Upload an image (PNG, JPEG, GIF or WebP) for a logo or an email.
    *
-   * Scope: `templates:write`.
+   * Scope: `templates:write`. Open to agents.
    */
   create(file: FileContent, fields: types.UploadForm = {}, options: RequestOptions = {}): Promise<types.Upload> {
     return this.#transport.call("POST", "/v1/my/uploads", { form: { file, fields }, ...options });
