@@ -23,7 +23,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +58,8 @@ _NAMED = ("sanic", "peewee", "huey", "aiosmtpd", "msgspec", "python-liquid", "ap
 
 def list_components() -> dict[str, str]:
     """Return the version of each included component by its name; from the sources, only those of the main packages."""
+    from importlib import metadata  # takes a third of the time of importing this module, which each child process does
+
     import apsw
 
     first = {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
