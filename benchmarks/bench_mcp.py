@@ -23,14 +23,16 @@ TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
 REQUESTS = ("/account", "/delivery/status", "/contacts?limit=20")
 
 
-def measure(link: HTTPConnection, method: str, path: str, body: bytes | None, key: str, calls: int) -> list[float]:
+def measure(
+    connection: HTTPConnection, method: str, path: str, body: bytes | None, key: str, calls: int
+) -> list[float]:
     """Return how long each of a number of equal requests took, in milliseconds, after ten that are not counted."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     times = []
     for _ in range(calls + 10):
         begun = time.perf_counter()
-        link.request(method, path, body, headers)
-        response = link.getresponse()
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
         content = response.read()
         times.append((time.perf_counter() - begun) * 1000)
         assert response.status == 200 and b'"isError":true' not in content, content[:500]

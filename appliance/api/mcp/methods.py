@@ -119,7 +119,7 @@ async def _read_resource(caller: Caller, message: Message) -> Json:
     uri = message.params.get("uri")
     if not isinstance(uri, str):
         raise RpcError(INVALID_PARAMS, "uri must be a string.")
-    contents = await resources.read_resource(caller.request, caller.credential, caller.guides, uri)
+    contents = await resources.read_resource(caller.request, caller.credential, caller.guides, uri, caller.is_masked)
     if contents is None:
         raise resources.not_found(uri, message.is_current)
     return {"contents": [contents]}

@@ -25,7 +25,7 @@ _LINE_SEPARATORS = re.compile("\r\n?|[\u2028\u2029\x85]")
 
 # The JSON of a result, a single text in it, and an error have at most so many characters.
 MAX_RESULT_CHARACTERS, MAX_TEXT_CHARACTERS, MAX_ERROR_CHARACTERS = 24_000, 4_000, 4_000
-_MIN_TEXT_CHARACTERS = 200
+_MIN_TEXT_CHARACTERS, _MAX_ENTRIES, _MAX_CUTS = 50, 100, 20
 
 MASKED_EMAIL, MASKED_PHONE, MASKED_NAME, MASKED_VALUE = "[email]", "[phone]", "[name]", "[hidden]"
 _EMAIL = re.compile(r"[^\s@<>\"'(),;:\[\]]{1,64}(?:@|%40)[^\s@<>\"'(),;:\[\]/?&#]{1,255}")
@@ -177,36 +177,39 @@ def bound(value: dict[str, Any]) -> Bounded:
     """Return a result whose JSON is short enough: long texts lose their end, and long lists their last entries."""
     limit = MAX_TEXT_CHARACTERS
     cuts: dict[str, str] = {}
-    value = _cut_texts(value, limit, "", cuts)
+    value = _cut(value, limit, "", cuts)
     while len(_encode(value)) > MAX_RESULT_CHARACTERS and limit > _MIN_TEXT_CHARACTERS:
         limit = max(limit // 2, _MIN_TEXT_CHARACTERS)
-        value = _cut_texts(value, limit, "", cuts)
-    originals: dict[str, int] = {}
+        value = _cut(value, limit, "", cuts)
     while len(_encode(value)) > MAX_RESULT_CHARACTERS:
         lists = _find_lists(value, "")
         if not lists:
             break
         path, entries = max(lists.items(), key=lambda item: len(_encode(item[1])))
-        originals.setdefault(path, len(entries))
-        del entries[max(len(entries) // 2, 0) :]
-        cuts[path] = f"{path} shows the first {len(entries)} of {originals[path]} entries."
-    return Bounded(value, list(cuts.values()))
+        del entries[len(entries) // 2 :]
+        cuts[path] = f"{path} shows its first {len(entries)} entries."
+    sentences = list(cuts.values())
+    if len(sentences) > _MAX_CUTS:
+        sentences[_MAX_CUTS:] = [f"{len(sentences) - _MAX_CUTS} more texts and lists were cut."]
+    return Bounded(value, sentences)
 
 
 def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _cut_texts(value: Any, limit: int, path: str, cuts: dict[str, str]) -> Any:
+def _cut(value: Any, limit: int, path: str, cuts: dict[str, str]) -> Any:
+    """Return a value whose texts have at most `limit` characters, and whose lists and objects are not too long."""
     if isinstance(value, str) and len(value) > limit:
-        cuts[path] = f"{path} shows the first {limit} of its characters."
+        cuts[path] = f"{path} shows its first {limit} characters."
         return value[:limit]
+    if isinstance(value, list | dict) and len(value) > _MAX_ENTRIES:
+        cuts[path] = f"{path} shows the first {_MAX_ENTRIES} of {len(value)} entries."
     if isinstance(value, list):
-        return [_cut_texts(item, limit, f"{path}[{index}]", cuts) for index, item in enumerate(value)]
+        return [_cut(item, limit, f"{path}[{index}]", cuts) for index, item in enumerate(value[:_MAX_ENTRIES])]
     if isinstance(value, dict):
-        return {
-            key: _cut_texts(item, limit, f"{path}.{key}" if path else key, cuts) for key, item in value.items()
-        }  # fmt: skip
+        entries = list(value.items())[:_MAX_ENTRIES]
+        return {key: _cut(item, limit, f"{path}.{key}" if path else key, cuts) for key, item in entries}
     return value
 
 

@@ -94,7 +94,9 @@ def list_resources(credential: Credential, guides: Guides) -> list[Json]:
     ]
 
 
-async def read_resource(request: Request, credential: Credential, guides: Guides, uri: str) -> Json | None:
+async def read_resource(
+    request: Request, credential: Credential, guides: Guides, uri: str, is_masked: bool
+) -> Json | None:
     """Return the contents of a resource, or None for an unknown one or one that the credential may not read.
 
     Raises RpcError if the API cannot return a specification now.
@@ -110,6 +112,8 @@ async def read_resource(request: Request, credential: Credential, guides: Guides
         message = reply.value.get("message", "") if isinstance(reply.value, dict) else ""
         raise RpcError(reply.status, f"The specification cannot be read now: {message}", status=reply.status)
     text = msgspec.json.encode(output.clean(reply.value)).decode()
+    if is_masked:
+        text = output.Masker().mask_text(text)
     return {"uri": uri, "mimeType": "application/json", "text": text}
 
 

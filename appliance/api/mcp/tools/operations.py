@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -68,10 +69,16 @@ def _describe(route: Route) -> str:
     return " ".join(line.strip() for line in lines if line.strip())
 
 
+@cache
+def _list_words(operation_id: str) -> tuple[str, str]:
+    """Return name, path and summary of an operation as one text, and its description, in lower case."""
+    route = next(route for route in ROUTES if route.operation_id == operation_id)
+    return f"{operation_id} {route.path} {route.summary} {route.method}".lower(), _describe(route).lower()
+
+
 def _rate(route: Route, words: Sequence[str]) -> int:
     """Return how well an operation fits words: its name, path and summary count more than its description."""
-    main = f"{route.operation_id} {route.path} {route.summary} {route.method}".lower()
-    rest = _describe(route).lower()
+    main, rest = _list_words(route.operation_id)
     return sum(3 if word in main else 1 if word in rest else 0 for word in words)
 
 
