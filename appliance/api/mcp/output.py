@@ -25,7 +25,7 @@ _LINE_SEPARATORS = re.compile("\r\n?|[\u2028\u2029\x85]")
 
 # The JSON of a result, a single text in it, and an error have at most so many characters.
 MAX_RESULT_CHARACTERS, MAX_TEXT_CHARACTERS, MAX_ERROR_CHARACTERS = 24_000, 4_000, 4_000
-_MIN_TEXT_CHARACTERS, _MAX_ENTRIES, _MAX_CUTS = 50, 100, 20
+_MIN_TEXT_CHARACTERS, _MAX_ENTRIES, _MAX_CUTS = 200, 100, 20
 
 MASKED_EMAIL, MASKED_PHONE, MASKED_NAME, MASKED_VALUE = "[email]", "[phone]", "[name]", "[hidden]"
 _EMAIL = re.compile(r"[^\s@<>\"'(),;:\[\]]{1,64}(?:@|%40)[^\s@<>\"'(),;:\[\]/?&#]{1,255}")
@@ -184,6 +184,7 @@ def bound(value: dict[str, Any]) -> Bounded:
     while len(_encode(value)) > MAX_RESULT_CHARACTERS:
         lists = _find_lists(value, "")
         if not lists:
+            value = _cut(value, _MIN_TEXT_CHARACTERS // 10, "", cuts)
             break
         path, entries = max(lists.items(), key=lambda item: len(_encode(item[1])))
         del entries[len(entries) // 2 :]
