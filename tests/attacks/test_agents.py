@@ -18,6 +18,7 @@ from tests.kit.client import Client, Response
 from tests.kit.server import EMAIL, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.submission import Ports
+from tests.mcp.assistant import Assistant
 
 VICTIM, FUTURE, PAST = "victim@example.org", "2099-01-01T09:00:00Z", "2020-01-01T09:00:00Z"
 TEXT = {"subject": "Hello", "body": "<p>Hello {{ unsubscribe_url }}</p>"}
@@ -319,6 +320,28 @@ def test_no_try_of_a_hostile_agent_sends(world: World, relay: SmtpServer) -> Non
     assert missing == {"submit a form with the key"}
     with pytest.raises(smtplib.SMTPAuthenticationError):
         world.ports.connect(world.key, "Assistant")
+    assert snapshot(world) == before
+    assert {address for message in relay.messages for address in message.rcpt_to} <= {EMAIL}
+
+
+# Calls of the API over MCP that send, take effect, or read what is closed
+CALLS = (
+    ("POST", "/campaigns/{draft}/send", {}), ("POST", "/messages", MESSAGE), ("POST", "/flows/{idle}/activate", {}),
+    ("PATCH", "/campaigns/{draft}", {"status": "live"}), ("PATCH", "/flows/{live}", {"steps": STEPS}),
+    ("PATCH", "/segments/{inner}", {"filters": []}), ("POST", "/events", {"event": EVENT, "contact_email": VICTIM}),
+    ("POST", "/contacts", {"email": "new@example.org"}), ("DELETE", "/contacts/{victim}", None),
+    ("POST", "/proposals/1/approve", {"version": "x"}), ("POST", "/api_keys", {"name": "Full"}),
+    ("GET", "/messages/1", None), ("GET", "/capture", None), ("GET", "/contacts/{victim}/export", None),
+)  # fmt: skip
+
+
+def test_no_try_over_mcp_sends(world: World, relay: SmtpServer) -> None:
+    """The tool that calls the API, and the one that sends tests, can do no more than the key."""
+    assistant, before = Assistant(world.server, world.key), snapshot(world)
+    for method, path, body in CALLS:
+        arguments = {"method": method, "path": path.format(**world.ids)} | ({"body": body} if body is not None else {})
+        result = assistant.call("api_call", **arguments)
+        assert result["isError"] or result["structuredContent"]["status"] >= 400, (method, path, result)
     assert snapshot(world) == before
     assert {address for message in relay.messages for address in message.rcpt_to} <= {EMAIL}
 
