@@ -15,7 +15,7 @@ from appliance.accounts import approvals, audit
 from appliance.accounts.audit import Actor
 from appliance.agents import mail
 from appliance.agents.differences import Difference
-from appliance.agents.kinds import BY_NAME
+from appliance.agents.kinds import BY_NAME, KINDS
 from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.core import clock, validation
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
@@ -153,16 +153,24 @@ def check(account_id: int, request: ProposalWrite, _: int | None = None) -> None
     The last parameter is the id of the path, which `api.endpoints.validator` passes; a new proposal has none.
     """
     kind = BY_NAME.get(request.kind) if isinstance(request.kind, str) else None
-    if kind is None or not isinstance(request.subject_id, int):
+    if not isinstance(request.subject_id, int):
+        return
+    if not any(_exists(account_id, candidate, request.subject_id) for candidate in ([kind] if kind else KINDS)):
+        raise Invalid({"subject_id": [gettext("must exist")]})
+    if kind is None:
         return
     faults = Faults()
-    try:
-        kind.load(account_id, request.subject_id)
-    except NotFound:
-        raise Invalid({"subject_id": [gettext("must exist")]}) from None
     changes = faults.collect(read_changes, kind, request.changes)
     faults.check()
     kind.check(account_id, request.subject_id, changes)
+
+
+def _exists(account_id: int, kind: ProposalKind, subject_id: int) -> bool:
+    try:
+        kind.load(account_id, subject_id)
+    except NotFound:
+        return False
+    return True
 
 
 def prepare_replay(account_id: int, request: ProposalWrite) -> PreparedReplay | None:

@@ -24,6 +24,7 @@ LOGIN = {("POST", "/v1/login"), ("POST", "/v1/my/login")}
 HOOKS = {("POST", "/hooks/email"), ("POST", "/hooks/sms")}
 OPEN = {FORM, ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/openapi.yaml"), *HOOKS, *LOGIN}
 # Operations that need a session
+DECISIONS = {("POST", f"/v1/my/proposals/{{id}}/{name}") for name in ("approve", "return")}
 LOGOUT = {("DELETE", "/v1/logout"), ("DELETE", "/v1/my/logout")}
 # Operations with a credential outside of the account's paths
 SERVICE = {("GET", "/metrics")}
@@ -116,7 +117,7 @@ def test_every_operation_documents_its_errors(document: Any) -> None:
         wanted |= {"404"} if "{id}" in path else set()
         wanted |= {"400", "413", "415"} if "requestBody" in operation else set()
         assert wanted <= result, (method, path)
-        is_persons = (method, path) in LOGOUT or operation["x-required-scope"] in ("admin", "self")
+        is_persons = (method, path) in LOGOUT | DECISIONS or operation["x-required-scope"] in ("admin", "self")
         ways = [{"jwt": []}] if is_persons else [{"apiKey": []}, {"jwt": []}]
         assert operation.get("security", document["security"]) == ways
     assert set(document["components"]["securitySchemes"]) == {"apiKey", "jwt"}

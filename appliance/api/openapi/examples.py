@@ -71,6 +71,17 @@ STORY: tuple[Example, ...] = (
             {"name": "contact_tag", "predicate": "eq", "value": "francophone"},
         ]},
     ]}, 1),
+    Example("POST /proposals", "Propose to change a segment", {
+        "kind": "change_segment", "subject_id": 1, "changes": {"name": "French-speaking"},
+        "note": "The segment has Belgium since last week.",
+    }),
+    Example("POST /proposals/{id}/approve", "Approve the proposal as it was read", {
+        "version": "1fcfc267c059ca406fac",
+    }, 1),
+    Example("POST /proposals", "Propose a wider segment", {
+        "kind": "change_segment", "subject_id": 1, "changes": {"filters": []},
+    }),
+    Example("POST /proposals/{id}/return", "Return the proposal with a note", {"note": "Keep the countries."}, 2),
     Example("POST /segments/count", "Count contacts without saving the filters", {"filters": IN_FRANCE}),
     Example("POST /lists", "Create a list from a segment", {"name": "France", "segment_id": 1}),
     Example("POST /contacts", "Add a contact with consent", {
