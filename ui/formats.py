@@ -114,6 +114,7 @@ _ROW_COUNTS: dict[str, Callable[[int], str]] = {
     "message": lambda many: ngettext("%(num)s message", "%(num)s messages", many),
     "recipient": lambda many: ngettext("%(num)s recipient", "%(num)s recipients", many),
     "reply": lambda many: ngettext("%(num)s reply", "%(num)s replies", many),
+    "request": lambda many: ngettext("%(num)s request", "%(num)s requests", many),
     "version": lambda many: ngettext("%(num)s version", "%(num)s versions", many),
     "webhook": lambda many: ngettext("%(num)s webhook", "%(num)s webhooks", many),
 }

@@ -53,8 +53,8 @@ FORMS = {
         /campaigns/*/retry
         /campaigns/*/schedule /campaigns/*/send /campaigns/*/undo /contacts/*/conversation /flows/*/activate
         /flows/*/archive /flows/*/pause /flows/*/people/move_on /flows/*/people/take_out /flows/*/publish
-        /flows/*/revive /flows/*/steps/*/winner /flows/put-back /outbox/*/assume /outbox/*/cancel
-        /outbox/*/retry /outbox/retry /proposals/*/approve /proposals/*/return""",
+        /flows/*/requests/retry /flows/*/revive /flows/*/steps/*/winner /flows/put-back /outbox/*/assume
+        /outbox/*/cancel /outbox/*/retry /outbox/retry /proposals/*/approve /proposals/*/return""",
     "admin": """
         /brand /brand/logo /brand/logo/undo /campaigns/*/approve /campaigns/*/reject /flows/*/approve
         /flows/*/reject /settings

@@ -3,8 +3,8 @@
 NAMES = (
     "activity", "approvals", "apps", "audit", "brand", "bulk_actions", "campaign_content", "campaign_recipients",
     "campaign_report", "campaigns", "canvas", "composer", "connect", "contact_detail", "contacts", "docs", "editor",
-    "editor_sections", "experiments", "exports", "flow_editor", "flow_replay", "flow_runs", "flow_simulation",
-    "flow_tests", "flows", "home", "imports", "lists", "login", "messages", "pictures", "proposals", "segments",
-    "sending", "settings", "setup", "signup_forms", "suppressions", "template_detail", "templates", "translations",
-    "transports", "users", "webhooks",
+    "editor_sections", "experiments", "exports", "flow_editor", "flow_replay", "flow_requests", "flow_runs",
+    "flow_simulation", "flow_tests", "flows", "home", "imports", "lists", "login", "messages", "pictures", "proposals",
+    "segments", "sending", "settings", "setup", "signup_forms", "suppressions", "template_detail", "templates",
+    "translations", "transports", "users", "webhooks",
 )  # fmt: skip

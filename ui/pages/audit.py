@@ -80,6 +80,7 @@ _ACTION_LABELS = {
     "flow_revive": gettext_noop("Reopened a flow as draft"),
     "flow_run_move_on": gettext_noop("Skipped a contact’s wait in a flow"),
     "flow_run_take_out": gettext_noop("Removed a contact from a flow"),
+    "flow_requests_retry": gettext_noop("Retried HTTP requests of a flow"),
     "flow_runs_move_on": gettext_noop("Skipped the wait of contacts in a flow"),
     "flow_runs_take_out": gettext_noop("Removed contacts from a flow"),
     "form_add": gettext_noop("Created a form"),

@@ -88,6 +88,7 @@ def load_page(
         "approval": approvals.load_approval(visit, flow, [blocker.code for _, blocker in blocked]),
         "inside": sum(drafts.count_inside(flow_id).values()), "kinds": KINDS, "wants_start": False, "form_errors": {},
         "saved": shows is not None, "has_errors": _has_problems(form),
+        "has_requests": bool(flow_tree.list_request_steps(draft)),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",
         "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
         "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",

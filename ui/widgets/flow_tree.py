@@ -334,6 +334,13 @@ def step_titles(draft: FlowDraft) -> dict[int, str]:
     return titles
 
 
+def list_request_steps(draft: FlowDraft) -> list[int]:
+    """Return the ids of the published and unpublished steps that make HTTP requests."""
+    tops = (*draft.flow.steps, *draft.steps)
+    steps = [step for top in tops for step in (top, *document.list_descendants(top))]
+    return list(dict.fromkeys(step["id"] for step in steps if step["type"] == "http_request"))
+
+
 def build_position(draft: FlowDraft, steps: list[Any], step: Any) -> dict[str, Any]:
     """Return where a step is and can be moved, and how many contacts are in it and in the steps before it."""
     place = document.locate_step(draft.steps, step["id"])
