@@ -121,13 +121,9 @@ def write_audience(
             f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id)",
             parameters,
         )
-        if len(hours) > 1:
-            weights = best_hours.estimate_of(send_times.LISTED_RECIPIENTS, {}, hours[0], hours[-1] + 1)
-            db.execute(
-                send_times.MOVE_TO_BEST_HOUR.format(hour=weights.build_sql("person.contact")), {"first_hour": hours[0]}
-            )
         count = int(scalar("SELECT coalesce(max(pos), 0) FROM recipient_list.person"))
-        by_send_time = dict(rows(_COUNT_LISTED)) if members.zone else {}
+        later = send_times.move_to_best_hours(hours, count) if len(hours) > 1 else 0
+        by_send_time = {row_id + later: number for row_id, number in rows(_COUNT_LISTED)} if members.zone else {}
     except apsw.InterruptError:
         raise Unavailable(gettext("The service is stopping.")) from None
     finally:
@@ -410,7 +406,9 @@ def write_batch(key: SnapshotKey, size: int) -> int:
     offset = state.done - state.listed
     last = min(offset + size, state.total - state.listed)
     values = {"id": state.first_id, "after": offset, "last": last}
-    times, join = (_LOCAL_TIMES, "LEFT JOIN send_time t ON t.id = p.send_time") if state.zone else (_NO_TIMES, "")
+    times, join = (_LOCAL_TIMES, send_times.JOIN_LISTED) if state.zone else (_NO_TIMES, "")
+    if state.zone and len(send_times.list_hours(campaign)) > 1:
+        join = send_times.JOIN_LISTED_HOUR
     sql = _SELECT_LISTED.format(times=times, join=join)
     _insert_messages(campaign, state.provider, sql, values, state.row_sql)
     if state.row_sql is not None:

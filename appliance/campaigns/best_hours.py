@@ -24,6 +24,8 @@ from appliance.storage.database import rows
 
 # Each hour has this many clicks more, so that no share is 0.
 _EXTRA_CLICKS = 1.0
+# Of hours that are equally good, the earliest is taken.
+_TIE_BREAK = 1e-9
 # The prior of the concentration: its logarithm is normal around that of `_TYPICAL_CONCENTRATION`.
 _TYPICAL_CONCENTRATION, _CONCENTRATION_SPREAD = 20.0, 1.0
 # A larger concentration lets nobody have an hour of their own anyway.
@@ -62,26 +64,31 @@ class HourWeights(NamedTuple):
 
     @property
     def best(self) -> int:
-        """Return the best hour of all, the earliest of several."""
+        """Return the best hour of all."""
         return self.first + max(range(len(self.weights)), key=lambda index: self.weights[index])
 
     def choose(self, clicks: Mapping[int, int]) -> int:
-        """Return the best hour of a person with these clicks by hour; of several, that of all or else the earliest."""
+        """Return the best hour of a person with these clicks by hour."""
         scores = {self.first + index: weight for index, weight in enumerate(self.weights)}
         for hour in scores.keys() & clicks.keys():
             scores[hour] += clicks[hour]
-        best = self.best
-        return max(scores, key=lambda hour: (scores[hour], hour == best, -hour))
+        return max(scores, key=lambda hour: scores[hour])
+
+    def build_score(self) -> str:
+        """Return how good an hour is for a person, as SQL of their row `k` of `click_hour`."""
+        cases = " ".join(f"WHEN {self.first + index} THEN {weight!r}" for index, weight in enumerate(self.weights))
+        return f"(k.clicks + CASE k.hour {cases} END)"
+
+    def build_condition(self) -> str:
+        """Return whether an hour is better for a person than the best of all, as SQL of their row `k`."""
+        end = self.first + len(self.weights)
+        return f"k.hour >= {self.first} AND k.hour < {end} AND {self.build_score()} > {max(self.weights)!r}"
 
     def build_sql(self, contact_id: str) -> str:
         """Return the best hour of the contact with this id, as SQL, by the same rule as `choose`."""
-        cases = " ".join(f"WHEN {self.first + index} THEN {weight!r}" for index, weight in enumerate(self.weights))
-        score = f"k.clicks + CASE k.hour {cases} END"
-        best = self.best
         return (
             f"coalesce((SELECT k.hour FROM click_hour k WHERE k.contact_id = {contact_id} "
-            f"AND k.hour >= {self.first} AND k.hour < {self.first + len(self.weights)} "
-            f"AND {score} > {max(self.weights)!r} ORDER BY {score} DESC, k.hour = {best} DESC, k.hour LIMIT 1), {best})"
+            f"AND {self.build_condition()} ORDER BY {self.build_score()} DESC LIMIT 1), {self.best})"
         )
 
 
@@ -95,7 +102,8 @@ def estimate(counts: HourCounts, first: int, until: int) -> HourWeights:
         (clicks[hour] + _EXTRA_CLICKS) / (total + _EXTRA_CLICKS * (until - first)) for hour in range(first, until)
     ]
     concentration = _find_concentration(counts, shares, first)
-    return HourWeights(first, tuple(concentration * share for share in shares), sum(counts.by_total.values()))
+    weights = tuple(concentration * share - index * _TIE_BREAK for index, share in enumerate(shares))
+    return HourWeights(first, weights, sum(counts.by_total.values()))
 
 
 def _find_concentration(counts: HourCounts, shares: Sequence[float], first: int) -> float:

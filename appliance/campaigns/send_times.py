@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from appliance.accounts import settings
 from appliance.audience import time_zones as contact_zones
+from appliance.campaigns import best_hours
 from appliance.core import clock, time_zones
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
@@ -51,11 +52,19 @@ _INSERT_COUNTRY_ZONES = (
 )
 # The time of a recipient who waited for the winner of an A/B test; null without a local time.
 NEXT_DUE_SQL = "(SELECT t.next_due_at FROM send_time t WHERE t.id = message.send_time_id)"
-# The rows of a zone have ids one after the other, so this moves from the first hour to that of a contact.
-MOVE_TO_BEST_HOUR = (
-    "UPDATE recipient_list.person SET send_time = send_time + {hour} - :first_hour WHERE send_time NOT NULL"
+# With several hours, the list has the row of the zone's first hour for each recipient, and `list_hour` how much later
+# the best hour of all is. The rows of a zone have ids one after the other, so the others are moved by their difference.
+JOIN_LISTED = "LEFT JOIN send_time t ON t.id = p.send_time"
+JOIN_LISTED_HOUR = f"{JOIN_LISTED} + (SELECT later FROM recipient_list.list_hour)"
+_CREATE_LIST_HOUR = "CREATE TABLE recipient_list.list_hour (later INTEGER NOT NULL)"
+_MOVE_TO_OWN_HOURS = (
+    "UPDATE recipient_list.person SET send_time = send_time + b.hour - :best FROM (SELECT p.pos, k.hour, "
+    "max({score}) FROM recipient_list.person p CROSS JOIN click_hour k ON k.contact_id = p.contact "
+    "WHERE {condition} GROUP BY p.pos) b WHERE person.pos = b.pos AND person.send_time NOT NULL"
 )
-LISTED_RECIPIENTS = "SELECT contact AS id FROM recipient_list.person WHERE why IS NULL"
+# The clicks of this many recipients show those of all well enough.
+_MAX_WEIGHED = 50_000
+_WEIGHED = "SELECT contact AS id FROM recipient_list.person WHERE pos % :step = 0 AND why IS NULL"
 _INSERT = (
     "INSERT INTO send_time (id, campaign_id, time_zone, hour, due_at, recipients) "
     "SELECT value ->> 0, :campaign, value ->> 1, value ->> 2, value ->> 3, 0 FROM json_each(:items)"
@@ -186,6 +195,21 @@ def write_zone_tables(campaign_id: int, account_id: int, first_hour: int) -> int
     countries = [(country, ids.get(time_zones.find_country_zone(country))) for country in clock.country_names()]
     run_set(_INSERT_COUNTRY_ZONES, countries)
     return ids[contact_zones.get_account_zone(account_id).zone.key]
+
+
+def move_to_best_hours(hours: range, listed: int) -> int:
+    """Give the recipients of the attached list, which has `listed` rows, their best hours.
+
+    Return how much later the best hour of all is than the first one.
+    """
+    weights = best_hours.estimate_of(_WEIGHED, {"step": -(-listed // _MAX_WEIGHED) or 1}, hours[0], hours[-1] + 1)
+    later = weights.best - hours[0]
+    handle = connection()
+    handle.execute(_CREATE_LIST_HOUR)
+    handle.execute("INSERT INTO recipient_list.list_hour VALUES (?)", (later,))
+    move = _MOVE_TO_OWN_HOURS.format(score=weights.build_score(), condition=weights.build_condition())
+    handle.execute(move, {"best": weights.best})
+    return later
 
 
 def delete_times(campaign_id: int) -> None:

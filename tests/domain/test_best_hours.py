@@ -179,6 +179,15 @@ def test_each_gets_it_at_their_hour(home: Home, is_large: bool, monkeypatch: pyt
     assert {row.hour: row.clicked for row in reported.hours} == {8: 1, 12: 0, 19: 1}
 
 
+def test_a_choice_of_one_hour(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing to choose from, it is a campaign by local time."""
+    monkeypatch.setattr(audience_snapshot, "MAX_AT_ONCE", 3)
+    draft = create(home, until=FIRST + 1)
+    start(home, draft)
+    BatchRunner().run()
+    assert set.union(*read_due_times(draft).values()) == {f"{DAY} 08:00"}
+
+
 def test_a_list_that_was_lost_keeps_what_is_fixed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clicks after a crash change nothing for messages that have a row, and the counts by hour stay complete."""
     monkeypatch.setattr(audience_snapshot, "MAX_AT_ONCE", 3)
