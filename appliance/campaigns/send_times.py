@@ -63,7 +63,7 @@ _MOVE_TO_OWN_HOURS = (
     "WHERE {condition} GROUP BY p.pos) b WHERE person.pos = b.pos AND person.send_time NOT NULL"
 )
 # The clicks of this many recipients show those of all well enough.
-_MAX_WEIGHED = 50_000
+_MAX_WEIGHED = 20_000
 _WEIGHED = "SELECT contact AS id FROM recipient_list.person WHERE pos % :step = 0 AND why IS NULL"
 _INSERT = (
     "INSERT INTO send_time (id, campaign_id, time_zone, hour, due_at, recipients) "
