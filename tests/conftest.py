@@ -17,7 +17,7 @@ from tests.kit.browser import Problems, find_browser, lent_page, new_page, runni
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.dns import DnsServer
-from tests.kit.executable import build_executable
+from tests.kit.executable import build_executable, build_in_background
 from tests.kit.fake_sms import FakeSms
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
@@ -62,11 +62,11 @@ LONG_FILES = {
     "test_templates.py", "test_threats_xss.py",
 }  # fmt: skip
 
-# Its first test builds the executable, for which the other files of the directory would wait if they began beside it
-BUILDING_FILE = "test_bill_of_materials.py"
-
-# The modules with a test that uses the fixture `browser`
+# The modules with a test that uses the fixture `browser`, and those with one that uses `executable`
 BROWSER_MODULES = pytest.StashKey[set[Path]]()
+EXECUTABLE_MODULES = pytest.StashKey[set[Path]]()
+# What ends with the tests of this process
+BESIDE_TESTS = pytest.StashKey[ExitStack]()
 
 
 def _ring_of(path: Path) -> str:
@@ -85,24 +85,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its ring: `packaging/test -m unit`."""
     root = Path(__file__).parent
-    config.stash[BROWSER_MODULES] = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
+    config.stash[BROWSER_MODULES] = _modules_using("browser", items)
+    config.stash[EXECUTABLE_MODULES] = _modules_using("executable", items)
     for item in items:
         path = item.path.relative_to(root)
         item.add_marker(_ring_of(path))
-    items.sort(key=lambda item: _turn_of_file(item.path, config.stash[BROWSER_MODULES]))
+    items.sort(key=lambda item: _turn_of_file(item.path, config))
     if not config.getoption("--full"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
         items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
-def _turn_of_file(path: Path, browser_modules: set[Path]) -> int:
+def _modules_using(fixture: str, items: list[pytest.Item]) -> set[Path]:
+    return {item.path for item in items if fixture in getattr(item, "fixturenames", ())}
+
+
+def _turn_of_file(path: Path, config: pytest.Config) -> int:
     """Return when the tests of a file run; files with the same number keep their order.
 
-    Those with a browser come last, because it is closed before each file without one, and a new one costs seconds.
+    Those with a browser come together, because it is closed before each file without one, and a new one costs seconds.
+    Those with the executable come last, because it is built beside the others.
     """
-    if path.name == BUILDING_FILE:
-        return -1
-    return 0 if path not in browser_modules else 1 if path.name in LONG_FILES else 2
+    if path in config.stash[EXECUTABLE_MODULES]:
+        return 3
+    return 0 if path not in config.stash[BROWSER_MODULES] else 1 if path.name in LONG_FILES else 2
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -113,11 +119,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Look for garbage again, but not among what was collected."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Look for garbage again, but not among what was collected; begin to build the executable if a test needs it."""
     gc.collect()
     gc.freeze()
     gc.enable()
+    is_first_process = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    if is_first_process and not session.config.getoption("collectonly") and _modules_using("executable", session.items):
+        session.config.stash[BESIDE_TESTS] = stack = ExitStack()
+        stack.enter_context(build_in_background())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what runs beside the tests of this process."""
+    config.stash.get(BESIDE_TESTS, ExitStack()).close()
 
 
 @pytest.hookimpl(trylast=True)

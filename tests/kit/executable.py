@@ -1,10 +1,15 @@
-"""The executable, built from the current sources by the first test that needs it."""
+"""The executable, built from the current sources beside the tests that run before the first one that needs it."""
 
+import contextlib
 import fcntl
 import hashlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kit.server import ROOT
@@ -38,3 +43,26 @@ def build_executable() -> Path:
             (unfinished / "said.txt").write_text(process.stdout)
             unfinished.rename(directory)
     return directory / "campanero"
+
+
+@contextmanager
+def build_in_background() -> Iterator[None]:
+    """Build the executable in a process of its own, which ends with the context.
+
+    Its errors are not reported: `build_executable`, which waits for it, repeats a build that failed.
+    """
+    builder = subprocess.Popen(
+        [sys.executable, "-m", "tests.kit.executable"], cwd=ROOT, start_new_session=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        if builder.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.killpg(builder.pid, signal.SIGTERM)
+        builder.wait()
+
+
+if __name__ == "__main__":
+    build_executable()
