@@ -144,8 +144,8 @@ def test_a_result_has_no_secrets(api: Client) -> None:
 
 
 def test_the_replay_of_a_deleted_flow_ends(fresh_server: FreshServer) -> None:
-    """It is not begun again and again, and another one is run."""
-    server = fresh_server()
+    """It is not begun again and again, and another one is run. The replays of this test are programs, not forked."""
+    server = fresh_server(cold=True)
     api = server.client()
     write_past(api, "gone", 2)
     deleted, other = create_flow(api, "gone"), create_flow(api, "stays")

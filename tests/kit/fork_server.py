@@ -3,6 +3,9 @@
 That takes 2.7 s of a processor, which is nearly the whole cost of a server in a test. A child runs the same `main()` as
 the command, in its own session, with its own environment, working directory and pipes. Only modules that read the
 environment while they are imported would behave differently; `Server(cold=True)` starts the real command instead.
+
+The preflights and replays of a service, which import as much as the service itself, are forked too: from a process that
+each service forks before it starts, and whose children end with the service.
 """
 
 import atexit
@@ -23,19 +26,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Self
 
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
 from sanic import Sanic
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
+# The child processes of a service that are forked; the others are small, or have limits of memory
+_FORKED_WORKERS = ("rehearse", "replay-flow")
 
 
 class Child:
     """A forked process with the part of `subprocess.Popen` that tests need."""
 
-    def __init__(self, pid: int, ended: IO[str], stdout: IO[str], stderr: IO[str]) -> None:
+    def __init__(self, pid: int, ended: IO[str], stdout: IO[Any], stderr: IO[Any]) -> None:
         self.pid, self.stdout, self.stderr = pid, stdout, stderr
         self.returncode: int | None = None
         self._ended, self._lock = ended, threading.Lock()
@@ -50,7 +55,9 @@ class Child:
         """Wait for the end and return the exit code. Raises `subprocess.TimeoutExpired`."""
         with self._lock:
             if self.returncode is None:
-                if not select.select([self._ended], [], [], timeout)[0]:
+                poller = select.poll()  # a service may have more descriptors open than `select` takes
+                poller.register(self._ended, select.POLLIN)
+                if not poller.poll(None if timeout is None else timeout * 1000):
                     raise subprocess.TimeoutExpired("campanero", timeout or 0)
                 self.returncode = int(self._ended.read())
                 self._ended.close()
@@ -62,12 +69,63 @@ class Child:
             os.kill(self.pid, sign)
 
 
-class ForkServer:
+class WorkerChild(Child):
+    """A child process of a service: as `Child`, with the part of `subprocess.Popen` that `executable` needs."""
+
+    def __init__(self, pid: int, ended: IO[str], stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        super().__init__(pid, ended, stdout, sys.stderr)
+        self.stdin = stdin
+
+    def kill(self) -> None:
+        """Kill the process, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stdout.close()
+        with contextlib.suppress(BrokenPipeError):  # it has not read its task
+            self.stdin.close()
+        self.wait()
+
+
+class Forker:
+    """The connection to a process that forks."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket, self._request_lock = connection, threading.Lock()
+
+    def start_worker(self, word: str, env: Mapping[str, str]) -> WorkerChild:
+        """Start a child process of this service, which writes its errors where the service does."""
+        (child_in, stdin), (stdout, child_out) = os.pipe(), os.pipe()
+        pid, ended = self._fork([word], env, Path.cwd(), [child_in, child_out, 2])
+        os.close(child_in)
+        os.close(child_out)
+        return WorkerChild(pid, ended, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))
+
+    def _fork(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
+    ) -> tuple[int, IO[str]]:
+        read_end, write_end = os.pipe()
+        request = json.dumps([list(command), dict(env), str(cwd)]).encode()
+        try:
+            with self._request_lock:
+                socket.send_fds(self._socket, [request], [write_end, *streams])
+                pid = int(self._socket.recv(64))
+        except (OSError, ValueError) as error:
+            raise AssertionError("the fork server has ended; see its stderr") from error
+        finally:
+            os.close(write_end)
+        return pid, os.fdopen(read_end)
+
+
+class ForkServer(Forker):
     """The parent process that forks; each test process has one."""
 
     def __init__(self) -> None:
-        self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._request_lock = threading.Lock()
+        connection, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(connection)
         root = str(Path(__file__).resolve().parents[2])
         self._templates = tempfile.mkdtemp(prefix="campanero-test-")
         command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno()), self._templates]
@@ -113,21 +171,6 @@ class ForkServer:
                 output.append(file.read())
         return subprocess.CompletedProcess(list(command), code, *output)
 
-    def _fork(
-        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
-    ) -> tuple[int, IO[str]]:
-        read_end, write_end = os.pipe()
-        request = json.dumps([list(command), dict(env), str(cwd)]).encode()
-        try:
-            with self._request_lock:
-                socket.send_fds(self._socket, [request], [write_end, *streams])
-                pid = int(self._socket.recv(64))
-        except (OSError, ValueError) as error:
-            raise AssertionError("the fork server has ended; see its stderr") from error
-        finally:
-            os.close(write_end)
-        return pid, os.fdopen(read_end)
-
 
 @cache
 def fork_server() -> ForkServer:
@@ -147,12 +190,35 @@ def _run_child(arguments: list[str], env: dict[str, str], cwd: str, streams: lis
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["campanero", *arguments]
+    if arguments[0] == "serve":
+        _fork_workers()
     try:
         importlib.import_module("appliance.__main__").main()
     except SystemExit as end:
         if isinstance(end.code, int):
             _exit(end.code)
         raise
+
+
+def _fork_workers() -> None:
+    """Let this service, which has no thread yet, fork its preflights and replays instead of starting programs."""
+    from appliance.core import executable
+
+    connection, listener = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        connection.close()
+        with Path(os.devnull).open("r+b") as devnull:
+            for stream in range(3):  # so that those of the service end with it
+                os.dup2(devnull.fileno(), stream)
+        _serve(listener, new_sessions=False)
+        os._exit(0)
+    listener.close()
+    forker, start = Forker(connection), executable._start
+
+    def start_worker(word: str) -> Any:
+        return forker.start_worker(word, executable._command(word)[1]) if word in _FORKED_WORKERS else start(word)
+
+    executable._start = start_worker
 
 
 def _exit(code: int) -> None:
@@ -169,8 +235,10 @@ def _exit(code: int) -> None:
         os._exit(code)
 
 
-def _serve(listener: socket.socket) -> None:
+def _serve(listener: socket.socket, *, new_sessions: bool = True) -> None:
     """Fork for each request and report the end of each child, until the socket closes."""
+    from appliance.core.executable import PARENT_VARIABLE
+
     ended: dict[int, int] = {}
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -190,14 +258,18 @@ def _serve(listener: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             # Before its id is known, so that its group can be killed at once
-            os.setsid()
+            if new_sessions:
+                os.setsid()
             os.close(session_read)
             os.close(session_write)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (listener.detach(), wake_read, wake_write, files[0], *ended.values()):
                 os.close(descriptor)
-            return _run_child(*json.loads(request), files[1:])
+            arguments, env, cwd = json.loads(request)
+            if PARENT_VARIABLE in env:  # the process with whose end it ends
+                env[PARENT_VARIABLE] = str(os.getppid())
+            return _run_child(arguments, env, cwd, files[1:])
         os.close(session_write)
         os.read(session_read, 1)  # ends when the child has closed it
         os.close(session_read)
@@ -235,7 +307,13 @@ def _prepare(templates: str) -> None:
     from appliance.http import server
     from ui import pages, view
 
-    for module in ("appliance.__main__", "appliance.http.server", *(f"ui.pages.{name}" for name in pages.NAMES)):
+    modules = [
+        "appliance.__main__",
+        "appliance.http.server",
+        "appliance.campaigns.rehearsal",
+        "appliance.flows.replays",
+    ]
+    for module in (*modules, *(f"ui.pages.{name}" for name in pages.NAMES)):
         importlib.import_module(module)
     view.template_environment().bytecode_cache = _TemplateCache(templates)
     validation.build_type_info()
