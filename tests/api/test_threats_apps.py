@@ -159,7 +159,7 @@ def test_client_documents_reach_no_internal_server(user: ScriptlessBrowser, serv
             *(f"https://assistant.example/{name}" for name in BAD_DOCUMENTS),
         ):  # fmt: skip
             stranger = ConnectedApp(server.url, url, "https://assistant.example/callback")
-            assert "href=\"https" not in refuse(user, stranger.authorize_path()).text, url
+            assert 'href="https' not in refuse(user, stranger.authorize_path()).text, url
         with pytest.raises(TimeoutError):
             internal.accept()
     known = ConnectedApp(server.url, "https://assistant.example/oauth/client.json", "https://evil.example/callback")
