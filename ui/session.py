@@ -58,11 +58,11 @@ class Visit:
         return scope in access.role_scopes(self.user.role)
 
     def can_open(self, path: str) -> bool:
-        """Return whether the user's role may open the page at a path; a query in the path is ignored.
+        """Return whether the user's role may open the page at a path; a query or fragment in it is ignored.
 
         Raises sanic.exceptions.NotFound if there is no page.
         """
-        _, handler, _ = self.request.app.router.get(path.partition("?")[0], "GET", None)
+        _, handler, _ = self.request.app.router.get(path.partition("#")[0].partition("?")[0], "GET", None)
         needs = getattr(handler, "needs", None)
         return needs is None or self.can(needs)
 

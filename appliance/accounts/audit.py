@@ -163,6 +163,18 @@ def fetch_page(account_id: int, query: AuditQuery) -> Page:
     return paginate(entries.order_by(Audit.created_at.desc(), Audit.id.desc()), query.page, query.size())
 
 
+def find_latest(account_id: int, subject: str, actions: Iterable[str], since: int) -> Audit | None:
+    """Return the latest entry about an object, such as `campaign:3`, with one of the actions; None without one.
+
+    Entries before `since`, in ms, are not read: when the object was created.
+    """
+    entries = Audit.select().where(
+        Audit.account == account_id, Audit.created_at >= since, Audit.subject == subject, Audit.action.in_([*actions])
+    )
+    latest: Audit | None = entries.order_by(Audit.created_at.desc(), Audit.id.desc()).first()
+    return latest
+
+
 def iterate_batches(account_id: int, query: AuditQuery) -> Iterator[list[Audit]]:
     """Yield all entries that match a query in lists of up to `_BATCH_SIZE`, newest first; raises as `fetch_page`.
 

@@ -263,7 +263,8 @@ def count_audience(campaign: Campaign) -> AudienceCounts:
 def count_by(campaign: Campaign, expression: str, is_exact: bool = True, limit: int = ALL) -> dict[str | None, int]:
     """Return the current numbers of recipients by an SQL expression of contact `c`, the largest first.
 
-    Only the `limit` most frequent values are counted. Without `is_exact`, the counts are cached if counting is slow.
+    The expression may use the parameter `:account_zone`, the name of the account's time zone. Only the `limit` most
+    frequent values are counted. Without `is_exact`, the counts are cached if counting is slow.
     """
 
     def count() -> dict[str | None, int]:
@@ -272,7 +273,10 @@ def count_by(campaign: Campaign, expression: str, is_exact: bool = True, limit: 
             rows(
                 f"SELECT {expression}, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
                 f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
-                {**audience.parameters, "kind": get_channel_kind(campaign), "limit": limit},
+                {
+                    **audience.parameters, "account_zone": get_account_zone(campaign.account_id).zone.key,
+                    "kind": get_channel_kind(campaign), "limit": limit,
+                },
             )
         )
 

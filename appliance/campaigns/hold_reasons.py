@@ -148,10 +148,16 @@ def _find_calendar(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReaso
     """
     if due_at <= clock.now_ms() or campaign.account.marketing_calendar is None:
         return None
-    sql = f"SELECT 1 FROM message WHERE {_OPEN} AND status = 'held' AND due_at = ? AND attempts = 0 LIMIT 1"
-    if fetch_one(sql, (*_index_values(campaign), due_at)) is None:
+    sql = f"SELECT count(*) FROM message WHERE {_OPEN} AND status = 'held' AND due_at >= ? AND attempts = 0"
+    count = int(scalar(sql, (*_index_values(campaign), due_at)))
+    if not count:
         return None
-    text = gettext("marketing email is not allowed now, next at %(time)s", time=_format_time(due_at, zone))
+    text = ngettext(
+        "%(num)s contact waits for an allowed time, next at %(time)s",
+        "%(num)s contacts wait for an allowed time, next at %(time)s",
+        count,
+        time=_format_time(due_at, zone),
+    )
     return HoldReason("calendar", text, due_at)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, ZoneSource, split_source
+from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, ZONE_SQL, ZoneSource, split_source
 from appliance.campaigns import audience, send_times, store, variants
 from appliance.campaigns.findings import Finding, PreflightInput
 from appliance.campaigns.send_times import ZoneProgress
@@ -168,6 +168,29 @@ def check_calendar(case: PreflightInput) -> Iterator[Finding]:
     if any(marketing_calendar.find_next_allowed(calendar, account.time_zone, start) is not None for start in starts):
         message = gettext("your account allows no marketing email at this time: contacts get it when it is allowed")
         yield Finding("calendar", message, "local_time" if campaign.local_time else "scheduled_at")
+
+
+class HeldRecipients(NamedTuple):
+    """Recipients whose email waits at the start for an allowed time, and when the last one gets it (Unix ms)."""
+
+    recipients: int
+    last_at: int
+
+
+def count_held(campaign: Campaign, start: int) -> HeldRecipients | None:
+    """Return which recipients of a draft the account's calendar lets wait at a start (Unix ms); None for none.
+
+    A local time is chosen for each time zone, so such campaigns are left out. The counts may be a few seconds old.
+    """
+    stored = campaign.account.marketing_calendar
+    if stored is None or campaign.channel != "email" or campaign.local_time or not audience.is_set(campaign):
+        return None
+    calendar, recipients, last_at = marketing_calendar.parse(stored), 0, 0
+    for zone, number in audience.count_by(campaign, ZONE_SQL, is_exact=False).items():
+        moment = marketing_calendar.find_next_allowed(calendar, str(zone), start)
+        if moment is not None:
+            recipients, last_at = recipients + number, max(last_at, moment)
+    return HeldRecipients(recipients, last_at) if recipients else None
 
 
 def find_passed_times(campaign: Campaign) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import UNSET, Meta, Struct
 
 from appliance.accounts.audit import Actor
+from appliance.audience import time_zones
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts import write
@@ -219,9 +220,15 @@ def build_sample_contact() -> dict[str, str]:
 
 
 def _create_sample_contact(account_id: int, request: SimulationInput) -> int:
-    """Create the sample contact of a request (default: `build_sample_contact`), and return its id."""
+    """Create the sample contact of a request, and return its id.
+
+    The default one (`build_sample_contact`) is in the time zone of the account, not in that of its made-up number.
+    """
     contact = request.contact if isinstance(request.contact, ContactWrite) and sent_fields(request.contact) else None
-    return int(write.upsert(account_id, contact or read(ContactWrite, build_sample_contact()), _EVIDENCE).contact.id)
+    if contact is None:
+        data = {"time_zone": time_zones.get_account_zone(account_id).zone.key}
+        contact = read(ContactWrite, {**build_sample_contact(), "data": data})
+    return int(write.upsert(account_id, contact, _EVIDENCE).contact.id)
 
 
 def _prefix_contact_fields(fields: dict[str, list[str]]) -> dict[str, list[str]]:

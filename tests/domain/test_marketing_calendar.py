@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from appliance.accounts import accounts
 from appliance.accounts.accounts import AccountWrite
-from appliance.campaigns import hold_reasons
+from appliance.campaigns import hold_reasons, local_preflight
 from appliance.core import clock, time_zones, validation
 from appliance.core.errors import Invalid
 from appliance.sending.messages import marketing_calendar, sms_rules
@@ -17,6 +17,7 @@ from appliance.sending.messages.marketing_calendar import WEEKDAYS, Calendar
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Campaign
+from tests.domain.flows_rehearsed import create_flow, simulate, step_entry
 from tests.domain.home import Home, record_and_claim
 
 OFFICE = Calendar(("mon", "tue", "wed", "thu", "fri"), "09:00", "17:00", ("2031-12-25",))
@@ -104,6 +105,7 @@ def test_a_campaign_waits_in_each_time_zone(home: Home) -> None:
     ]
     reason = hold_reasons.find_hold_reason(Campaign.get_by_id(campaign.id))
     assert reason is not None and (reason.reason, clock.iso(reason.until)) == ("calendar", "2031-12-08T00:00:00.000Z")
+    assert reason.text.startswith("2 contacts wait for an allowed time, next at ")
     home.advance((clock.parse("2031-12-08T00:00:01Z") - clock.now_ms()) / 1000)
     assert claim_all() == ["tokyo@example.org"]
 
@@ -118,6 +120,26 @@ def test_an_ended_calendar_releases_what_it_held(home: Home) -> None:
     sms_rules.recheck_held_messages()
     assert len(claim_all()) == 2
     assert {row[1] for row in list_due(campaign)} == {"sending"}
+
+
+def test_a_draft_tells_who_will_wait(home: Home) -> None:
+    """Of two recipients the one in Tokyo waits for the morning; without a calendar nobody does."""
+    draft = home.campaign(start(home).trigger.contact_list_id)
+    saturday_noon = clock.parse("2031-12-06T12:00:00Z")
+    assert local_preflight.count_held(draft, saturday_noon) is None
+    set_calendar(home, {"days": list(WEEKDAYS), "from": "09:00", "to": "17:00"})
+    held = local_preflight.count_held(Campaign.get_by_id(draft.id), saturday_noon)
+    assert held is not None and (held.recipients, clock.iso(held.last_at)) == (1, "2031-12-07T00:00:00.000Z")
+    assert local_preflight.count_held(Campaign.get_by_id(draft.id), clock.parse("2031-12-08T07:59:00Z")) is not None
+
+
+def test_a_simulated_sample_contact_is_in_the_time_zone_of_the_account(home: Home) -> None:
+    """At night its email waits for the morning of the account, whatever the zone of its made-up number."""
+    set_calendar(home, {"days": list(WEEKDAYS), "from": "08:00", "to": "21:00"})
+    flow = create_flow(home, [{"subject": "Hi", "body": "<p>Hi</p>"}])
+    result = simulate(home, flow, start_at="2031-03-03T23:14:00Z", until="2031-03-03T23:50:00Z")
+    message = step_entry(result, 1).message
+    assert message is not None and (message.status, message.leaves_at) == ("held", "2031-03-04T08:00:00.000Z")
 
 
 def test_single_messages_do_not_wait(home: Home) -> None:

@@ -67,12 +67,49 @@ def test_an_owner_approves_an_editors_campaign(api: Client, visitors: dict[str, 
     assert "Request approval" not in editor.send("GET", campaign_path(campaign, "send")).text
     assert "requested approval" in owner.send("GET", campaign_path(campaign)).text
     assert owner.send("POST", campaign_path(campaign, "reject"), {"note": "Shorter <b>"}).status == 303
-    assert "Rejected: Shorter &lt;b&gt;" in editor.send("GET", campaign_path(campaign)).text
+    assert "“Shorter &lt;b&gt;”" in editor.send("GET", campaign_path(campaign)).text
     editor.send("POST", campaign_path(campaign, "from"), {"subject": "Short"})
     editor.send("POST", campaign_path(campaign, "ask"))
     assert owner.send("POST", campaign_path(campaign, "approve")).status == 303
     assert send_campaign(editor, campaign) == 303
     assert api.get(campaign_path(campaign)).json["status"] == "active"
+
+
+def test_pages_name_who_decided(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
+    """Home counts what waits for a user; the campaign names who rejected or approved it."""
+    campaign, editor, owner = draft(api, list_id), visitors["editor"], visitors["owner"]
+    path, name = campaign_path(campaign), campaign["name"]
+    assert "Review and request approval" in editor.send("GET", path).text
+    review = editor.send("GET", campaign_path(campaign, "send")).text
+    assert "When it is approved, you send it." in review and "You can undo this" not in review
+    editor.send("POST", campaign_path(campaign, "ask"))
+    page = editor.send("GET", path).text
+    assert '<span class="pill sched">Awaiting approval</span>' in page and "Fix these before you send." not in page
+    assert "needs your approval." in owner.send("GET", "/").text
+    assert "need your approval." not in (home := editor.send("GET", "/").text) and "needs your approval." not in home
+
+    owner.send("POST", campaign_path(campaign, "reject"), {"note": " "})
+    assert api.get(path).json["approval_state"] == "pending_review"
+    owner.send("POST", campaign_path(campaign, "reject"), {"note": "Shorter"})
+    assert f"{name} was rejected: Shorter" in editor.send("GET", "/").text
+    assert f"{name} was rejected: Shorter" not in owner.send("GET", "/").text
+    for rejected in (editor.send("GET", path).text, editor.send("GET", campaign_path(campaign, "send")).text):
+        assert re.search(r"Rejected by [^<,]+, today [^<]*: “Shorter”", rejected)
+
+    editor.send("POST", campaign_path(campaign, "from"), {"subject": "Short"})
+    editor.send("POST", campaign_path(campaign, "ask"))
+    owner.send("POST", campaign_path(campaign, "approve"))
+    page = editor.send("GET", path).text
+    assert '<span class="pill done">Approved</span>' in page
+    assert re.search(r"Approved by [^<,]+, today [^<]*\. A change needs a new approval", page)
+    assert "Approved. Next: send" in editor.send("GET", "/campaigns").text
+    editor.send("POST", campaign_path(campaign, "from"), {"subject": "Another"})
+    assert "A change needs a new approval" not in editor.send("GET", path).text
+
+    owner.send("POST", campaign_path(campaign, "send"), {"expected": "1"})
+    owner.send("POST", campaign_path(campaign, "undo"))
+    page = editor.send("GET", path).text
+    assert "Approved. A change needs a new approval." in page and "Approved by" not in page
 
 
 def test_approval_by_another_user(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
@@ -211,7 +248,7 @@ def test_approval_of_flows(api: Client, visitors: dict[str, Visitor]) -> None:
     assert editor.send("POST", f"{flow}/ask").status == 303
     assert flow in owner.send("GET", "/").text
     owner.send("POST", f"{flow}/reject", {"note": "Not on Sundays"})
-    assert "Rejected: Not on Sundays" in editor.send("GET", flow).text
+    assert "“Not on Sundays”" in editor.send("GET", flow).text
     owner.send("POST", f"{flow}/approve")
     # Its link leads to a reserved example domain, which counts as unfinished
     assert editor.send("POST", f"{flow}/activate", {"unfinished": "yes"}).status == 303
@@ -232,7 +269,7 @@ def test_approval_banner_and_dialogs(
     visitors["editor"].send("POST", f"{flow}/ask")
     editor = sign_in(new_page(browser, server.url, browser_problems), "editor@example.org", PASSWORD)
     editor.goto(campaign_path(campaign))
-    editor.get_by_role("link", name="Review and send").click()
+    editor.get_by_role("link", name="Review and request approval").click()
     ask_button = editor.get_by_role("dialog").get_by_role("button", name="Request approval")
     expect(ask_button).to_be_visible()
     assert find_violations_in_light_and_dark(editor) == []
@@ -249,7 +286,7 @@ def test_approval_banner_and_dialogs(
         assert find_violations_in_light_and_dark(owner) == []
         owner.get_by_label("What should be changed").fill("Shorter.")
         owner.get_by_role("dialog").get_by_role("button", name="Reject").click()
-        expect(owner.locator(".banner.bad")).to_contain_text("Rejected: Shorter.")
+        expect(owner.locator(".banner.bad")).to_contain_text("“Shorter.”")
         assert find_violations_in_light_and_dark(owner) == []
     editor.context.close()
     owner.context.close()

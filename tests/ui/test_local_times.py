@@ -120,6 +120,11 @@ def test_the_calendar_of_the_account(api: Client) -> None:
     }  # fmt: skip
     composer = HtmlPage(ScriptlessBrowser(api), f"/campaigns/{draft(api)}?open=when")
     assert "from 17:00 to 24:00 in each recipient’s time zone. Emails at other times wait." in composer.text
+    review = HtmlPage(ScriptlessBrowser(api), f"/campaigns/{draft(api)}/send")
+    held = review.one("#held")
+    assert "contacts get it later, when it is allowed in their time zone: the last" in " ".join(
+        "".join(held.itertext()).split()
+    )
     api.patch("/account", {"marketing_calendar": None}).expect(200)
     assert saved.value("Latest time") == "00:00"
     only_a_holiday = HtmlPage(ScriptlessBrowser(api), "/settings/consent")

@@ -31,6 +31,7 @@ pages = Pages("ui_approvals")
 _REQUESTED = gettext_noop("Approval requested. Owners and admins see the request on their home page.")
 _APPROVED = gettext_noop("Approved.")
 CONTENT_CHANGED = gettext_noop("The content has changed since you opened this page. Review it again.")
+_NO_NOTE = gettext_noop("Enter what should be changed. Nothing was rejected.")
 _REJECTED = gettext_noop("Rejected. It has to be changed before it can be approved.")
 
 
@@ -69,13 +70,15 @@ async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> 
 @signed_in("campaigns:approve")
 async def reject_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Reject a campaign, with the note of the form."""
+    if not (note := _read_note(request)):
+        return _require_note(request, f"/campaigns/{campaign_id}")
     args = (
         visit.actor,
         "campaign_reject",
         send.reject_campaign,
         visit.account_id,
         campaign_id,
-        _read_note(request),
+        note,
     )
     return await _apply(request, f"/campaigns/{campaign_id}", _REJECTED, audit.run_and_record, *args)
 
@@ -114,6 +117,8 @@ async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @signed_in("campaigns:approve")
 async def reject_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Reject a flow, with the note of the form."""
+    if not (note := _read_note(request)):
+        return _require_note(request, f"/flows/{flow_id}")
     args = (
         visit.actor,
         "flow_reject",
@@ -121,7 +126,7 @@ async def reject_flow(request: Request, visit: Visit, flow_id: int) -> HTTPRespo
         visit.account_id,
         flow_id,
         lifecycle.reject,
-        _read_note(request),
+        note,
     )
     return await _apply(request, f"/flows/{flow_id}", _REJECTED, audit.run_and_record, *args)
 
@@ -129,6 +134,12 @@ async def reject_flow(request: Request, visit: Visit, flow_id: int) -> HTTPRespo
 def _read_note(request: Request) -> str | None:
     text = validation.read(approvals.RejectRequest, {"note": Form.from_request(request)["note"][:1000]})
     return text.note or None
+
+
+def _require_note(request: Request, current: str) -> HTTPResponse:
+    """Return a redirect to the page of the campaign or flow, which says that a note is needed."""
+    view.flash(request, gettext(_NO_NOTE))
+    return view.redirect(request, current)
 
 
 async def _apply(request: Request, current: str, text: str, verb: Callable[..., Any], *args: Any) -> HTTPResponse:
@@ -180,6 +191,14 @@ class Approval(NamedTuple):
     is_own: bool  # the user may approve, but not this campaign or flow, as its author or requester
     is_only_blocker: bool  # nothing else prevents the send
     can_request: bool
+    is_draft: bool
+    decided_at: int | None  # when it was approved or rejected; None if the audit log does not say
+    decided_by: str | None  # the name of the user or API key
+
+    @property
+    def is_approved(self) -> bool:
+        """Return whether a draft is approved, which the next change ends."""
+        return self.is_required and self.is_draft and self.state == "approved"
 
     @property
     def is_pending(self) -> bool:
@@ -194,12 +213,34 @@ def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
     allowed = decides and approvals.can_approve(row, visit.actor)
     requester = User.get_or_none(User.id == row.asked_by, User.account == visit.account_id) if row.asked_by else None
     is_all = bool(codes) and set(codes) == {"approval_required"} and row.approval_state != "rejected"
+    is_draft = (row.status if isinstance(row, Flow) else row.phase) == "draft"
+    is_decided = (
+        row.approval_state == "rejected" or row.approval_note or (is_draft and row.approval_state == "approved")
+    )
+    decision = _find_decision(row) if is_decided else None
     return Approval(
         describe_version(row), is_required, row.approval_state, row.approval_note, row.asked_at,
         (requester.name or requester.email) if requester else None,
         allowed, decides and not allowed, is_all,
         is_all and row.asked_at is None and visit.can("flows:write" if isinstance(row, Flow) else "campaigns:write"),
+        is_draft, decision.created_at if decision else None,
+        audit.fetch_actor_names(row.account_id).get(decision.actor) if decision else None,
     )  # fmt: skip
+
+
+# The actions that decide about a campaign or flow. A send or start by a user who may approve counts as approval.
+_DECIDING_ACTIONS = {
+    "campaign": ("campaign_approve", "campaign_reject", "campaign_send"),
+    "flow": ("flow_approve", "flow_reject", "flow_activate"),
+}
+
+
+def _find_decision(row: Any) -> Any:
+    """Return the entry of the audit log that approved or rejected a campaign or flow, or None."""
+    noun = "flow" if isinstance(row, Flow) else "campaign"
+    entry = audit.find_latest(row.account_id, f"{noun}:{row.id}", _DECIDING_ACTIONS[noun], row.created_at)
+    action = "approve" if row.approval_state == "approved" else "reject"
+    return entry if entry is not None and entry.action == f"{noun}_{action}" else None
 
 
 # Unfinished content of an email, which the user must confirm before sending.
@@ -248,7 +289,7 @@ _FINDING_SENTENCES = {
 }
 _FIX_PAGES = {
     "postal_address": "/brand", "not_tested": "/campaigns/{}/test", "parts_per_day": "/settings",
-    "base_url_http": "/docs/guides/https",
+    "base_url_http": "/docs/guides/https", "approval_required": "/campaigns/{}#approval",
 }  # fmt: skip
 
 
@@ -276,6 +317,7 @@ _PREVENTING_CODES = ("no_recipients",)
 # Titles and explanations of the groups. Only findings of the first group prevent a send, and only those of the second
 # need a confirmation.
 _REQUIRED = gettext_noop("Required"), gettext_noop("Fix these before you send.")
+_AWAITED = gettext_noop("Waiting for approval"), gettext_noop("Nothing else is missing here.")
 _UNFINISHED = (
     gettext_noop("Unfinished content"),
     gettext_noop("Replace it, or confirm when you send that you want to keep it."),
@@ -283,16 +325,21 @@ _UNFINISHED = (
 _RECOMMENDED = gettext_noop("Recommended"), gettext_noop("You can send without these.")
 
 
-def build_checklist(preflight_result: Preflight, campaign_id: int, visit: Visit, *, is_later: bool) -> Checklist:
+def build_checklist(
+    preflight_result: Preflight, campaign_id: int, visit: Visit, *, is_later: bool, is_asked: bool = False
+) -> Checklist:
     """Return the checklist of a campaign, with links to the pages that the user may open.
 
-    `is_later` says that the campaign is scheduled, so its audience may have recipients then.
+    `is_later` says that the campaign is scheduled, so its audience may have recipients then; `is_asked`, that its
+    approval was requested.
     """
     preventing = () if is_later else _PREVENTING_CODES
     warnings = [finding for finding in preflight_result.warnings if finding.code not in _RENDER_CHECK_CODES]
     unfinished = [finding for finding in warnings if finding.code in UNFINISHED_CODES]
     required = [*preflight_result.blockers, *(finding for finding in warnings if finding.code in preventing)]
     recommended = [finding for finding in warnings if finding.code not in (*UNFINISHED_CODES, *preventing)]
+    awaited = [finding for finding in required if is_asked and finding.code == "approval_required"]
+    required = [finding for finding in required if finding not in awaited]
     groups = []
     kinds: tuple[tuple[str, tuple[str, str], Callable[[int], str], list[Any]], ...] = (
         (
@@ -301,6 +348,7 @@ def build_checklist(preflight_result: Preflight, campaign_id: int, visit: Visit,
             lambda many: ngettext("%(num)s required", "%(num)s required", many),
             required,
         ),
+        ("muted", _AWAITED, lambda _: gettext("Waiting for approval"), awaited),
         ("warn", _UNFINISHED, lambda many: ngettext("%(num)s unfinished", "%(num)s unfinished", many), unfinished),
         ("muted", _RECOMMENDED, lambda many: ngettext("%(num)s recommended", "%(num)s recommended", many), recommended),
     )

@@ -7,7 +7,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.audience.contacts import store as contacts
-from appliance.campaigns import audience, content, hold_reasons, preflight, send, states, store
+from appliance.campaigns import audience, content, hold_reasons, local_preflight, preflight, send, states, store
 from appliance.campaigns.preflight import PreparedSend
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
@@ -88,13 +88,16 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
             (reason, labels.reason_label(reason, campaign.channel), count)
             for reason, count in facts["skipped"].items()
         ],
-        "preflight": checks, "checklist": approvals.build_checklist(checks, campaign_id, visit, is_later=is_later),
+        "preflight": checks, "checklist": approvals.build_checklist(
+            checks, campaign_id, visit, is_later=is_later, is_asked=campaign.asked_at is not None
+        ),
         "unfinished": approvals.filter_unfinished(checks.warnings),
         **describe_render_check(facts), "sender": sender,
         "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,
         "sections": len(designs.get_sections(campaign.template.design)) if not sms else 0,
         "bare_links": content.list_bare_links(campaign), "test": test, "local": local,
         "calendar": local_times.describe_calendar(account, campaign.channel),
+        "held": local_preflight.count_held(campaign, max(campaign.scheduled_at or 0, clock.now_ms())),
         "series": repeat_views.build(campaign),
         "approval": approvals.load_approval(
             visit, campaign, [finding.code for finding in checks.blockers]
@@ -535,7 +538,8 @@ async def _render_review(request: Request, visit: Visit, campaign_id: int, form:
     if facts["campaign"].phase not in (("draft", "scheduled") if is_now else ("draft",)):
         return view.redirect(request, f"/campaigns/{campaign_id}")
     if is_now:
-        facts |= {"is_later": False, "local": None}
+        held = await scan(local_preflight.count_held, facts["campaign"], clock.now_ms())
+        facts |= {"is_later": False, "local": None, "held": held}
     first = await scan(_list_first_recipients, visit.account_id, campaign_id)
     return view.render(
         request,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import accounts
+from appliance.accounts import accounts, approvals, audit
 from appliance.audience import lists
 from appliance.audience import lists as contact_lists
 from appliance.audience.contacts import store as contacts
@@ -66,7 +66,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     days = days if days in charts.GROWTH_RANGES else next(iter(charts.GROWTH_RANGES))
     if view.is_partial(request) and view.target_id(request) == "growth":
         return view.render(request, "home/index.html", **await scan_for(visit.account_id, _load_growth, visit, days))
-    facts = await fetch(_load_home, visit.account_id, visit.account)
+    facts = await fetch(_load_home, visit, visit.account)
     facts |= await scan_for(visit.account_id, _load_growth, visit, days)
     return view.render(request, "home/index.html", **facts)
 
@@ -108,7 +108,8 @@ def _list_approval_requests(account_id: int) -> list[tuple[str, str, int]]:
     return sorted(requests, key=lambda request: request[2])
 
 
-def _load_home(account_id: int, account: Any) -> dict[str, Any]:
+def _load_home(visit: Visit, account: Any) -> dict[str, Any]:
+    account_id = visit.account_id
     phases = campaigns.count_by_phase(account_id)
     contact_count, list_count = accounts.count_audience(account_id)
     has_sent = any(phases.get(name) for name in (*_CURRENT_PHASES, "completed", "cancelled"))
@@ -121,7 +122,9 @@ def _load_home(account_id: int, account: Any) -> dict[str, Any]:
         "limits": _list_rates(health),
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
         "done_rows": done_rows, "results": results.list_results(done_rows),
-        "attention": _list_problems(account_id, health),
+        "attention": sorted(
+            [*_list_approvals(visit), *_list_problems(account_id, health)], key=lambda problem: problem[0] != "bad"
+        ),
         "events": activity.load_events(account_id, EventQuery(limit=8, test=False), is_grouped=True).rows,
     }  # fmt: skip
 
@@ -151,8 +154,38 @@ def _list_sent(account_id: int) -> list[Any]:
     return sorted(rows, key=lambda row: row.started_at or 0, reverse=True)[:_MAX_ROWS]
 
 
+def _list_approvals(visit: Visit) -> list[tuple[str, str, str]]:
+    """Return what the user has to approve, or to change after a rejection, as (colour class, text, URL)."""
+    account_id, todo = visit.account_id, []
+    asked = campaigns.list_campaigns(account_id, CampaignQuery(limit=_MAX_ROWS, awaiting_approval=True), sums=False)
+    waiting = [
+        *((f"/campaigns/{row.id}", row) for row in asked.rows),
+        *((f"/flows/{row.id}", row) for row in flows.list_awaiting_approval(account_id)),
+    ]
+    if mine := [href for href, row in waiting if approvals.can_approve(row, visit.actor)]:
+        text = ngettext("%(num)s item needs your approval.", "%(num)s items need your approval.", len(mine))
+        todo.append(("warn", text, mine[0]))
+    refused = CampaignQuery(limit=_MAX_ROWS, phase="draft", approval_state="rejected")
+    for row in campaigns.list_campaigns(account_id, refused, "-updated", sums=False).rows:
+        if _is_author(visit, row):
+            text = gettext("%(name)s was rejected: %(note)s", name=row.name, note=row.approval_note or "")
+            if not row.approval_note:
+                text = gettext("%(name)s was rejected.", name=row.name)
+            todo.append(("warn", text, f"/campaigns/{row.id}"))
+    return todo
+
+
+def _is_author(visit: Visit, campaign: Any) -> bool:
+    """Return whether the user changed a rejected campaign last or requested its approval."""
+    if campaign.edited_by == visit.user.id:
+        return True
+    actions = ("campaign_ask_approval",)
+    entry = audit.find_latest(visit.account_id, f"campaign:{campaign.id}", actions, campaign.created_at)
+    return entry is not None and entry.actor == visit.actor_id
+
+
 def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, str, str]]:
-    """Return what needs attention, the worst first, as (colour class, text, URL)."""
+    """Return what needs attention, as (colour class, text, URL)."""
     problems = [
         ("bad", gettext("%(domain)s is no longer verified: DNS records are missing.",
                         domain=formats.unicode_domains(domain.name)), f"/settings/domains/{domain.id}")
@@ -177,7 +210,7 @@ def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, s
     if replies:
         text = ngettext("%(num)s SMS reply may be an opt-out.", "%(num)s SMS replies may be opt-outs.", replies)
         problems.append(("warn", text, "/activity/answers?show=unseen"))
-    return sorted(problems, key=lambda problem: problem[0] != "bad")
+    return problems
 
 
 def _list_by_phases(account_id: int, phases: dict[str, int], names: tuple[Phase, ...]) -> list[Any]:
