@@ -206,14 +206,14 @@ class Campanero(Transport):
 
     @cached_property
     def proposals(self) -> Proposals:
-        """Changes that agents propose, for users to approve or to return with a note."""
+        """What agents propose, and what users decide about it."""
         from campanero_client.resources.proposals import Proposals  # loaded when used
 
         return Proposals(self)
 
     @cached_property
     def agents(self) -> Agents:
-        """The switch that stops all agents of the account, and lets them act again."""
+        """API keys of AI agents, and the switch that stops them."""
         from campanero_client.resources.agents import Agents  # loaded when used
 
         return Agents(self)
@@ -399,14 +399,14 @@ class AsyncCampanero(AsyncTransport):
 
     @cached_property
     def proposals(self) -> AsyncProposals:
-        """Changes that agents propose, for users to approve or to return with a note."""
+        """What agents propose, and what users decide about it."""
         from campanero_client.resources.proposals import AsyncProposals  # loaded when used
 
         return AsyncProposals(self)
 
     @cached_property
     def agents(self) -> AsyncAgents:
-        """The switch that stops all agents of the account, and lets them act again."""
+        """API keys of AI agents, and the switch that stops them."""
         from campanero_client.resources.agents import AsyncAgents  # loaded when used
 
         return AsyncAgents(self)

@@ -77,9 +77,9 @@ export class Campanero extends Transport {
   readonly user = new User(this);
   /** API keys of the account, for its owner and admins. */
   readonly apiKeys = new ApiKeys(this);
-  /** Changes that agents propose, for users to approve or to return with a note. */
+  /** What agents propose, and what users decide about it. */
   readonly proposals = new Proposals(this);
-  /** The switch that stops all agents of the account, and lets them act again. */
+  /** API keys of AI agents, and the switch that stops them. */
   readonly agents = new Agents(this);
   /** Audit log, for the account's owner and admins. */
   readonly audit = new Audit(this);

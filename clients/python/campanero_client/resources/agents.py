@@ -1,4 +1,4 @@
-"""The switch that stops all agents of the account, and lets them act again.
+"""API keys of AI agents, and the switch that stops them.
 
 Generated from the OpenAPI document by `python -m clients.generator`; do not edit.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Agents:
-    """The switch that stops all agents of the account, and lets them act again."""
+    """API keys of AI agents, and the switch that stops them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -45,7 +45,7 @@ class Agents:
 
 
 class AsyncAgents:
-    """The switch that stops all agents of the account, and lets them act again."""
+    """API keys of AI agents, and the switch that stops them."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport

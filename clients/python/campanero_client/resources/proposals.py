@@ -1,4 +1,4 @@
-"""Changes that agents propose, for users to approve or to return with a note.
+"""What agents propose, and what users decide about it.
 
 Generated from the OpenAPI document by `python -m clients.generator`; do not edit.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Proposals:
-    """Changes that agents propose, for users to approve or to return with a note."""
+    """What agents propose, and what users decide about it."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -24,6 +24,7 @@ class Proposals:
     def list(self, /, **query: Unpack[types.ListProposalsQuery]) -> Paginator[types.Proposal]:
         """List proposals of agents, newest first. An agent gets its own.
 
+        Each kind needs the scope with which its subject can be read, such as `flows:read`; others are left out.
         Scope: `campaigns:read`. Open to agents.
         """
         return Paginator(self._transport, "/v1/my/proposals", query)
@@ -32,8 +33,9 @@ class Proposals:
         """Propose what only a user may decide: to send a campaign, to start a flow, or to change what is in use.
 
         Only API keys make proposals: those of agents, and of programs that draft. The users who may decide get
-        an email. A proposal about a flow starts a replay of the last 90 days. Scope: `campaigns:write`. Scope of
-        agents: `proposals:write`.
+        an email. A proposal about a flow starts a replay of the last 90 days. Also requires the scope with which
+        its subject can be read; `change_segment` requires `events:read` too, and `change_flow` both
+        `contacts:read` and `events:read`. Scope: `campaigns:write`. Scope of agents: `proposals:write`.
         """
         result: types.Proposal = self._transport.call("POST", "/v1/my/proposals", body=body)
         return result
@@ -41,7 +43,8 @@ class Proposals:
     def get(self, id: int) -> types.ProposalDetail:
         """Get a proposal with what it changes and whom it reaches, as it is now.
 
-        Scope: `campaigns:read`. Open to agents.
+        Without the scope with which its subject can be read, the response is 404; without `contacts:read`,
+        `sms_parts` is null. Scope: `campaigns:read`. Open to agents.
         """
         result: types.ProposalDetail = self._transport.call("GET", f"/v1/my/proposals/{id:d}")
         return result
@@ -74,7 +77,7 @@ class Proposals:
 
 
 class AsyncProposals:
-    """Changes that agents propose, for users to approve or to return with a note."""
+    """What agents propose, and what users decide about it."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -82,6 +85,7 @@ class AsyncProposals:
     def list(self, /, **query: Unpack[types.ListProposalsQuery]) -> AsyncPaginator[types.Proposal]:
         """List proposals of agents, newest first. An agent gets its own.
 
+        Each kind needs the scope with which its subject can be read, such as `flows:read`; others are left out.
         Scope: `campaigns:read`. Open to agents.
         """
         return AsyncPaginator(self._transport, "/v1/my/proposals", query)
@@ -90,8 +94,9 @@ class AsyncProposals:
         """Propose what only a user may decide: to send a campaign, to start a flow, or to change what is in use.
 
         Only API keys make proposals: those of agents, and of programs that draft. The users who may decide get
-        an email. A proposal about a flow starts a replay of the last 90 days. Scope: `campaigns:write`. Scope of
-        agents: `proposals:write`.
+        an email. A proposal about a flow starts a replay of the last 90 days. Also requires the scope with which
+        its subject can be read; `change_segment` requires `events:read` too, and `change_flow` both
+        `contacts:read` and `events:read`. Scope: `campaigns:write`. Scope of agents: `proposals:write`.
         """
         result: types.Proposal = await self._transport.call("POST", "/v1/my/proposals", body=body)
         return result
@@ -99,7 +104,8 @@ class AsyncProposals:
     async def get(self, id: int) -> types.ProposalDetail:
         """Get a proposal with what it changes and whom it reaches, as it is now.
 
-        Scope: `campaigns:read`. Open to agents.
+        Without the scope with which its subject can be read, the response is 404; without `contacts:read`,
+        `sms_parts` is null. Scope: `campaigns:read`. Open to agents.
         """
         result: types.ProposalDetail = await self._transport.call("GET", f"/v1/my/proposals/{id:d}")
         return result

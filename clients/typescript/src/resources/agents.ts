@@ -3,7 +3,7 @@
 import { type RequestOptions, type Transport } from "../transport.js";
 import type * as types from "../types.js";
 
-/** The switch that stops all agents of the account, and lets them act again. */
+/** API keys of AI agents, and the switch that stops them. */
 export class Agents {
   readonly #transport: Transport;
 

@@ -3,7 +3,7 @@
 import { Paginator, segment, type RequestOptions, type Transport } from "../transport.js";
 import type * as types from "../types.js";
 
-/** Changes that agents propose, for users to approve or to return with a note. */
+/** What agents propose, and what users decide about it. */
 export class Proposals {
   readonly #transport: Transport;
 
@@ -14,7 +14,8 @@ export class Proposals {
   /**
    * List proposals of agents, newest first. An agent gets its own.
    *
-   * Scope: `campaigns:read`. Open to agents.
+   * Each kind needs the scope with which its subject can be read, such as `flows:read`; others are left out. Scope:
+   * `campaigns:read`. Open to agents.
    */
   list(query: types.ListProposalsQuery = {}): Paginator<types.Proposal> {
     return new Paginator<types.Proposal>(this.#transport, "/v1/my/proposals", query);
@@ -24,8 +25,9 @@ export class Proposals {
    * Propose what only a user may decide: to send a campaign, to start a flow, or to change what is in use.
    *
    * Only API keys make proposals: those of agents, and of programs that draft. The users who may decide get an
-   * email. A proposal about a flow starts a replay of the last 90 days. Scope: `campaigns:write`. Scope of agents:
-   * `proposals:write`.
+   * email. A proposal about a flow starts a replay of the last 90 days. Also requires the scope with which its
+   * subject can be read; `change_segment` requires `events:read` too, and `change_flow` both `contacts:read` and
+   * `events:read`. Scope: `campaigns:write`. Scope of agents: `proposals:write`.
    */
   create(body: types.ProposalWrite, options: RequestOptions = {}): Promise<types.Proposal> {
     return this.#transport.call("POST", "/v1/my/proposals", { body, ...options });
@@ -34,7 +36,8 @@ export class Proposals {
   /**
    * Get a proposal with what it changes and whom it reaches, as it is now.
    *
-   * Scope: `campaigns:read`. Open to agents.
+   * Without the scope with which its subject can be read, the response is 404; without `contacts:read`, `sms_parts`
+   * is null. Scope: `campaigns:read`. Open to agents.
    */
   get(id: number, options: RequestOptions = {}): Promise<types.ProposalDetail> {
     return this.#transport.call("GET", `/v1/my/proposals/${segment(id)}`, { ...options });
