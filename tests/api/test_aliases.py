@@ -14,11 +14,11 @@ CONTENT = {"subject": "Sale", "body": "<p>Hi</p>"}
 @pytest.fixture(scope="module")
 def ids(api: Client) -> dict[str, int]:
     """Return the ids of two lists with one contact each, and of a segment that holds both."""
-    made = {name: api.post("/lists", {"name": name}).expect(201)["id"] for name in ("first", "second")}
-    for name, list_id in made.items():
+    ids_by_name = {name: api.post("/lists", {"name": name}).expect(201)["id"] for name in ("first", "second")}
+    for name, list_id in ids_by_name.items():
         api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [list_id]}).expect(201)
-    made["segment"] = api.post("/segments", {"name": "All"}).expect(201)["id"]
-    return made
+    ids_by_name["segment"] = api.post("/segments", {"name": "All"}).expect(201)["id"]
+    return ids_by_name
 
 
 def create(api: Client, **fields: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from msgspec.structs import fields
 from appliance.api.endpoints import Route
 from appliance.api.routes import ROUTES
 from appliance.content.templates.validation import Content
+from appliance.core.aliases import list_aliases
 from appliance.imports.store import ImportOptions
 from tests.kit.client import Client
 from tests.kit.invalid_requests import (
@@ -204,6 +205,13 @@ def operation_name(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
+def are_one_field(change: InvalidChange, other: InvalidChange) -> bool:
+    """Return whether one of two changes is at an alias, and the other at its field or around it."""
+    paths = [(*ALIASES.get(item.path[0], item.path[:1]), *item.path[1:]) for item in (change, other)]
+    length = min(map(len, paths))
+    return paths[0][:length] == paths[1][:length]
+
+
 def independent_changes(all_breaks: list[InvalidChange]) -> st.SearchStrategy[list[InvalidChange]]:
     """Draw some changes that neither overlap nor are an error together."""
 
@@ -211,7 +219,9 @@ def independent_changes(all_breaks: list[InvalidChange]) -> st.SearchStrategy[li
         kept: list[InvalidChange] = []
         for change in drawn:
             rivals = {name for pair in EITHER if change.path[0] in pair for name in pair} - {change.path[0]}
-            if not any(change.overlaps(other) or other.path[0] in rivals for other in kept):
+            if not any(
+                change.overlaps(other) or are_one_field(change, other) or other.path[0] in rivals for other in kept
+            ):
                 kept.append(change)
         return kept
 
@@ -219,6 +229,13 @@ def independent_changes(all_breaks: list[InvalidChange]) -> st.SearchStrategy[li
 
 
 READING = [route for route in ROUTES if route.body_type is not None and route.path != "/events/batch"]
+# The path of the field for each alias
+ALIASES: dict[str | int, tuple[str | int, ...]] = {
+    name: tuple(alias.path.split("."))
+    for route in READING
+    for name, alias in list_aliases(route.body_type).items()
+    if not alias.is_list
+}
 ASKING = [route for route in ROUTES if route.query_type is not None and route.form_type is None]
 _settings = settings(
     max_examples=examples(12, full=40),

@@ -49,6 +49,7 @@ D data,tags,headers object?
 D send_at date-time?
 D idempotency_key string?
 D transactional boolean
+O channelType enum(email,sms) -- alias of channel
 = POST /messages/batch
 D messages [any]!
 = POST /campaigns
@@ -64,6 +65,10 @@ O experiment ExperimentWrite? -- A/B test or holdout
 O local_time string? -- the time on the clock of each recipient
 O best_hour_until integer? -- until which hour each gets it at their best hour
 O repeat RepeatWrite? -- dates at which a copy is sent
+O contact_list_id,segment_id integer? -- aliases of those of trigger_attributes
+O contact_list_ids,exclude_contact_list_ids,exclude_segment_ids [integer] -- aliases of those of its data
+O audience_type string -- alias of that of its data
+O channelType enum(email,sms) -- alias of channel
 = PATCH /campaigns/{{id}}
 D name string
 D channel enum(email,sms)
@@ -87,6 +92,9 @@ D confirm_send_to_all boolean
 D hold_seconds integer
 O local_time string? -- the time on the clock of each recipient
 O best_hour_until integer? -- until which hour each gets it at their best hour
+O contact_list_id,segment_id integer? -- aliases of those of trigger_attributes
+O contact_list_ids,exclude_contact_list_ids,exclude_segment_ids [integer] -- aliases of those of its data
+O audience_type string -- alias of that of its data
 = POST /campaigns/{{id}}/experiment/winner
 O variant integer! -- number of the variant, from 1
 = POST /campaigns/{{id}}/duplicate
@@ -139,6 +147,7 @@ S name string?
 {_CONTENT}
 O channel enum(email,sms) -- a template may be of SMS
 O updated_at date-time -- the body is that of PATCH; without meaning here
+O channelType enum(email,sms) -- alias of channel
 = PATCH /templates/{{id}}
 S name string?
 {_CONTENT}
@@ -156,11 +165,11 @@ O translations,language any -- the document in another language
 O texts object! -- translations by the id of the text
 O updated_at date-time -- as that of PATCH
 = POST /templates/{{id}}/send_test
-D email email?
+D email any?
 D emails [email]?
 D contact_id integer?
 D data object?
-O phone string? -- a test of SMS goes to a number
+O phone any? -- a test of SMS goes to a number
 O phones [string]? -- or to several
 O language string? -- in one of its languages
 = PUT /brand
