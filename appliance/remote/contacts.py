@@ -128,16 +128,18 @@ def add_export_options(parser: Any) -> None:
 
 
 def run_export(options: argparse.Namespace, connection: "Connection") -> None:
-    """Export contacts to stdout, or to a file, which is replaced once all has arrived."""
-    if options.program is not None and options.file in (None, "-"):
+    """Export contacts to stdout, with `--json` as JSON lines, or to a file, which is replaced once all has arrived."""
+    is_stdout = options.file in (None, "-")
+    if options.program is not None and is_stdout:
         raise UsageError("--jq filters the result of writing a file; to filter contacts: campanero api GET /contacts")
-    suffix = options.format or ("jsonl" if (options.file or "").endswith((".jsonl", ".ndjson")) else "csv")
+    wants_lines = options.json if is_stdout else options.file.endswith((".jsonl", ".ndjson"))
+    suffix = options.format or ("jsonl" if wants_lines else "csv")
     query = {
         "list_id": options.list, "segment_id": options.segment, "tag": options.tag, "search": options.search,
         "status": options.status,
     }  # fmt: skip
     path = f"/exports/contacts.{suffix}"
-    if options.file in (None, "-"):
+    if is_stdout:
         with connection.stream(path, query) as (_, chunks):
             output.write_bytes(chunks)
         return

@@ -2,7 +2,7 @@
 
 Names, subjects and error messages come from contacts and servers. Control characters in them could move the cursor,
 change the title of a terminal or hide text, and characters that change the direction of writing could disguise it
-(CVE-2021-42574).
+(CVE-2021-42574; T53 in docs/threats.md).
 """
 
 import codecs

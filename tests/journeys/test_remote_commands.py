@@ -189,6 +189,9 @@ class TestDailyCommands:
         assert "email is invalid" in (home / "results.csv").read_text()
         exported = run("contacts", "export", "--list", str(contact_list)).stdout
         assert "carla@example.org" in exported
+        lines = run("contacts", "export", "--list", str(contact_list), "--json").stdout.splitlines()
+        assert [json.loads(line)["first_name"] for line in lines] == ["Carla"]
+        run("contacts", "export", "--jq", ".", expect=2)
         assert json.loads(run("contacts", "import", "-", "--json", stdin=exported).stdout)["updated"] == 1
         command = f"cat people.csv | {sys.executable} -P -m appliance contacts import - --jq .total"
         piped = subprocess.run(["bash", "-c", command], env=environment(home), cwd=home, capture_output=True, text=True)
