@@ -136,9 +136,9 @@ def expand_scopes(scope: str) -> frozenset[str]:
 
 @cache
 def describe_scopes(scopes: frozenset[str]) -> str:
-    """Return scopes as the scope text of a key: `full`, `read`, `send` or a comma-separated list, in order."""
-    words = {expand_scopes(word): word for word in ("full", "read", "send")}
-    known_scopes = scopes & SCOPES  # those of users are no scopes of keys
+    """Return scopes as the scope text of a key: `full`, `read`, `send`, `draft` or a comma-separated list, in order."""
+    words = {expand_scopes(word): word for word in ("full", "read", "send", "draft")}
+    known_scopes = scopes & (SCOPES | AGENT_WRITE_SCOPES)  # others belong to users and not to keys
     return words.get(known_scopes) or ",".join(sorted(known_scopes))
 
 

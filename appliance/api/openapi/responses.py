@@ -322,7 +322,7 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "RateLimit-Limit": ("number of requests of this kind per minute for the credential; absent if unlimited", _NUMBER),
     "RateLimit-Remaining": ("number of requests that can be made at once now", _NUMBER),
     "RateLimit-Reset": ("seconds until the full burst is available again", _NUMBER),
-    "X-Scopes": ("scopes of the credential: `full`, `read`, `send` or a comma-separated list", _TEXT),
+    "X-Scopes": ("scopes of the credential: `full`, `read`, `send`, `draft` or a comma-separated list", _TEXT),
     "Retry-After": ("seconds to wait before the next request", _NUMBER),
     "WWW-Authenticate": ("`Bearer`", _TEXT),
     "Allow": ("methods that the path supports", _TEXT),

@@ -17,6 +17,8 @@ D restore FILE,--force
 D user.password --email
 D user.otp-off --email
 O status -- what runs is looked at where it runs, without a browser
+O agents.stop --account -- all agents at once, also while nobody can sign in
+O agents.resume --account -- ends that
 O recount -- opens and clicks are judged again when the rules of the judge change
 """
 _OPTIONS = """
@@ -26,6 +28,7 @@ O status --json -- for scripts
 O doctor --json -- for scripts that watch
 O doctor --seed -- one message through all of it
 O doctor --tenant -- without what concerns the installation, for the health page of another account
+O key.create --agent -- a key that drafts and proposes
 O version --licences -- whoever passes the file on passes them on
 O doctor --account -- an operator looks at one of many
 """
@@ -56,7 +59,8 @@ COMMANDS = {
     for line in lines(_COMMANDS)
 }
 OPTIONS = tuple((line.cells[0], line.cells[1]) for line in lines(_OPTIONS))
-DEFAULTS = {"data": "./campanero-data", "role": "owner", "scope": "full", "account": 1}
+# Without a scope a key has `full`, and that of an agent `draft`
+DEFAULTS = {"data": "./campanero-data", "role": "owner", "scope": None, "account": 1}
 # The options of each command for scripts
 REMOTE_COMMANDS: dict[str, set[str]] = {}
 for _line in lines(_REMOTE):
