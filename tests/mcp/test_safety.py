@@ -224,7 +224,7 @@ def test_results_are_bounded_and_say_what_is_missing(server: Server) -> None:
         server.client().post("/contacts", contact).expect(201)
     listed = assistant.call("api_call", method="GET", path="/contacts", query={"search": "many", "limit": 60})
     assert len(json.dumps(listed["structuredContent"])) < 30_000
-    assert any("value shows its first" in line for line in listed["structuredContent"]["cut"])
+    assert any("value shows its first" in line for line in listed["structuredContent"]["cut"]), listed
     found = assistant.use("find_contacts", search="many", limit=50)
     assert (found["total"], found["next_page"]) == (60, 2) and "page 2" in found["cut"][0]
     assert len(assistant.use("find_contacts", search="many", limit=50, page=2)["contacts"]) == 10

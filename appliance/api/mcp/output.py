@@ -189,7 +189,8 @@ def bound(value: dict[str, Any]) -> Bounded:
         path, entries = max(lists.items(), key=lambda item: len(_encode(item[1])))
         del entries[len(entries) // 2 :]
         cuts[path] = f"{path} shows its first {len(entries)} entries."
-    sentences = list(cuts.values())
+    # What is missing from lists comes first, because the number of sentences is limited, too.
+    sentences = sorted(cuts.values(), key=lambda sentence: sentence.endswith("characters."))
     if len(sentences) > _MAX_CUTS:
         sentences[_MAX_CUTS:] = [f"{len(sentences) - _MAX_CUTS} more texts and lists were cut."]
     return Bounded(value, sentences)
