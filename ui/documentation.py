@@ -36,7 +36,7 @@ GROUPS = (
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
             "flow-steps", "replay", "timing", "best-hour", "recurring", "experiments", "utm", "reports",
-            "deliverability", "sms", "team", "assistants", "data-protection",
+            "deliverability", "sms", "team", "data-protection",
         ),
     ),
     Group(
@@ -44,7 +44,7 @@ GROUPS = (
         gettext_noop("For those who install Campanero, connect it and keep it running."),
         (
             "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain",
-            "company-mail", "watch", "security", "backup", "how-far",
+            "company-mail", "assistants", "watch", "security", "backup", "how-far",
         ),
     ),
     Group(

@@ -364,7 +364,8 @@ def _add_account_commands(top: Any) -> None:
         group("key", "API keys"), "create", _key_create, "create an API key and print it, the only time it is shown"
     )
     key.add_argument("name", metavar="NAME")
-    key.add_argument("--scope", help="full (default), read, send, draft, or a comma list such as contacts:write")
+    words = "full, read, send, or a comma list such as contacts:write; of an agent draft or some of its scopes"
+    key.add_argument("--scope", default="full", help=words)
     key.add_argument("--agent", action="store_true", help="for an AI agent, which reads, drafts and proposes")
     key.add_argument("--test", action="store_true", help="its messages go to the built-in inbox")
     key.add_argument("--account", type=parse_account_id, default=1, metavar="ID")
@@ -458,7 +459,8 @@ def _key_create(options: argparse.Namespace) -> None:
 
     _open_database(options)
     read(access.KeyWrite, {"name": options.name})
-    by, scope = Actor("cli"), options.scope or ("draft" if options.agent else "full")
+    # Without an option, an agent gets the scopes that agents may have.
+    by, scope = Actor("cli"), "draft" if options.agent and options.scope == "full" else options.scope
     args = (options.account, options.name, scope, options.test, by, options.agent)
     print(transactions.write(access.issue_key, *args))
 

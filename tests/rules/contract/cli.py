@@ -16,6 +16,8 @@ D backup FILE
 D restore FILE,--force
 D user.password --email
 D user.otp-off --email
+O agents.stop --account -- one switch stops all agents, also without a browser
+O agents.resume --account -- and lets them go on
 O status -- what runs is looked at where it runs, without a browser
 O agents.stop --account -- all agents at once, also while nobody can sign in
 O agents.resume --account -- ends that
@@ -30,6 +32,7 @@ O doctor --seed -- one message through all of it
 O doctor --tenant -- without what concerns the installation, for the health page of another account
 O key.create --agent -- a key that drafts and proposes
 O version --licences -- whoever passes the file on passes them on
+O key.create --agent -- an assistant drafts and proposes, and people decide
 O doctor --account -- an operator looks at one of many
 """
 # Commands for scripts, which talk to a service over HTTP; those with a `*` need no service
