@@ -64,13 +64,15 @@ _language: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
 
 def use_test_catalogues(directory: str | None) -> None:
     """Support the languages whose catalogues `CODE.po` a directory has; None ends the effect of an earlier call."""
-    for language in _test_catalogues:
+    former = set(_test_catalogues)
+    for language in former:
         LANGUAGES.pop(language, None)
     _test_catalogues.clear()
     if directory:
         _test_catalogues.update((path.stem, path) for path in Path(directory).glob("*.po"))
     LANGUAGES.update((language, language) for language in _test_catalogues)
-    _catalogues.clear()
+    for language in former.union(_test_catalogues):
+        _catalogues.pop(language, None)
 
 
 def get_language() -> str:
