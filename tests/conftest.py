@@ -56,10 +56,12 @@ RINGS = {
 
 # The longest files with a browser come first of those: one of them at the end would leave processes without work
 LONG_FILES = {
+    "test_approval.py", "test_campaign_results.py", "test_canvas_mouse_and_keyboard.py", "test_canvas_pictures.py",
     "test_canvas_writing.py", "test_composer.py", "test_docs.py", "test_editor.py", "test_editor_drags.py",
-    "test_flows.py", "test_guide_pictures.py", "test_imports.py", "test_made_up_languages.py", "test_pages.py",
-    "test_pictures.py", "test_placeholder_warnings.py", "test_segments.py", "test_sms_campaigns.py", "test_tables.py",
-    "test_templates.py", "test_threats_xss.py",
+    "test_editor_undo.py", "test_experiments.py", "test_first_send.py", "test_flows.py", "test_guide_pictures.py",
+    "test_imports.py", "test_made_up_languages.py", "test_pages.py", "test_pictures.py",
+    "test_placeholder_warnings.py", "test_segments.py", "test_sms_campaigns.py", "test_tables.py",
+    "test_tables_without_javascript.py", "test_templates.py", "test_threats_xss.py",
 }  # fmt: skip
 
 # The modules with a test that uses the fixture `browser`, and those with one that uses `executable`
