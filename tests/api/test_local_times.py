@@ -61,8 +61,8 @@ def test_the_best_hour_is_a_part_of_the_local_time(api: Client) -> None:
     times = api.get(f"{path}/send_times").expect(200)
     assert times["best_hour_until"] == 20
     assert times["hours"] == [{"hour": 8, "recipients": 2, "waiting": 2, "clicked": 0}]
-    found = {warning["code"] for warning in api.get(f"{path}/preflight").expect(200)["warnings"]}
-    assert "best_hour_unknown" in found
+    codes = {warning["code"] for warning in api.get(f"{path}/preflight").expect(200)["warnings"]}
+    assert "best_hour_unknown" in codes
     read = {key: changed[key] for key in ("local_time", "best_hour_until", "scheduled_at")}
     assert api.patch(path, read).expect(200)["best_hour_until"] == 20
     assert api.post(f"{path}/duplicate").expect(201)["best_hour_until"] is None
