@@ -40,13 +40,13 @@ class Created(NamedTuple):
 
 def take_snapshot(world: World) -> Snapshot:
     """Return all rows that no task may change, and the ids of what agents may make."""
-    made = {
+    statements = {
         "new campaigns": "SELECT id FROM campaign ORDER BY id",
         "new flows": "SELECT id FROM flow WHERE hidden = 0 ORDER BY id",
         "new segments": "SELECT id FROM segment ORDER BY id",
         "new proposals": "SELECT id FROM proposal ORDER BY id",
     }
-    return {name: world.rows(statement) for name, statement in (_UNTOUCHED | made).items()}
+    return {name: world.rows(statement) for name, statement in (_UNTOUCHED | statements).items()}
 
 
 def find_violations(before: Snapshot, after: Snapshot) -> list[str]:
@@ -55,7 +55,7 @@ def find_violations(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def find_created(before: Snapshot, after: Snapshot) -> Created:
-    """Return what was made between two snapshots."""
+    """Return what was statements between two snapshots."""
 
     def new(name: str) -> list[int]:
         known = {row[0] for row in before[name]}
