@@ -432,14 +432,15 @@ class RecentContact(NamedTuple):
     """A contact with its last event of the trigger's name.
 
     `at` is the time of the event in Unix milliseconds, and `would_enter` whether the event matches the trigger.
-    `reason` says why it does not, that the contact is in the flow now, or which messages would be skipped; it may be
-    empty.
+    `reason` says why it does not, that the contact is in the flow now (`is_inside`), or which messages would be
+    skipped; it may be empty.
     """
 
     contact_id: int
     at: int
     would_enter: bool
     reason: str
+    is_inside: bool = False
 
 
 class RecentMatches(NamedTuple):
@@ -488,7 +489,10 @@ def _build_recent_contact(
         (contact_id, flow.id),
     )
     if live_run:
-        return RecentContact(contact_id, at, True, gettext("already in this flow"))
+        return RecentContact(contact_id, at, True, gettext("already in this flow"), is_inside=True)
+    excluded = holdouts.find_excluded(flow.account_id, flow.id, holdouts.get_holdout(spec.data), [contact_id])
+    if contact_id in excluded:
+        return RecentContact(contact_id, at, False, gettext(_REFUSALS[excluded[contact_id]]))
     return RecentContact(contact_id, at, True, _describe_skipped(contact_id, channels))
 
 

@@ -31,7 +31,7 @@
   const enter = (dialog, field) => {
     const results = $("#jump-found", dialog);
     entered = results?.dataset.q === wanted(field) ? null : wanted(field);
-    if (entered === null) $("a", results)?.click();
+    if (entered === null) $("a:not([data-other])", results)?.click();
   };
   document.addEventListener("htmx:after:swap", () => {
     const dialog = box();

@@ -281,6 +281,10 @@ def test_recent_contacts_with_whether_they_would_enter(home: Home) -> None:
     ]
     assert "Ben" in result.contacts[0].reason and result.number == 2
     assert simulation_sandbox.find_recent_contacts(flow, TriggerSpec()).contacts == []
+    held_out = TriggerSpec("order_paid", None, None, {"holdout": 1})
+    assert {
+        (item.would_enter, item.reason) for item in simulation_sandbox.find_recent_contacts(flow, held_out).contacts
+    } == {(False, "the contact is in the holdout group of this flow")}
 
 
 def test_recent_contacts_are_those_that_the_trigger_admits(home: Home) -> None:

@@ -106,6 +106,8 @@ def test_a_search_without_results(user: ScriptlessBrowser) -> None:
         ("new form", "New form"),
         ("new flow", "New flow"),
         ("domains", "Settings: Domains"),
+        ("calendar", "Settings: Tracking and consent"),
+        ("approval", "Settings: General"),
     ],
 )
 def test_actions_in_the_jump_box(user: ScriptlessBrowser, search: str, title: str) -> None:

@@ -203,10 +203,10 @@ def list_funnel_steps(
         items.append(FunnelStep(gettext("Clicks"), clicked, total, f"{to}clicked=people",
                          usual.clicked if usual else None, description=_share_of(clicked, figures, total)))  # fmt: skip
     for conversion in conversions:
-        note = gettext("7-day click attribution")
+        note = gettext("within 7 days of a click")
         if conversion.amount:
             amount = formats.number(round(conversion.amount))
-            note = gettext("7-day click attribution, total value %(amount)s", amount=amount)
+            note = gettext("worth %(amount)s, within 7 days of a click", amount=amount)
         items.append(FunnelStep(labels.event(conversion.event)[2], conversion.people, total, note=note,
                          description=_share_of(conversion.people, figures, total)))  # fmt: skip
     return items

@@ -81,7 +81,7 @@ def load_page(
         "cards": flow_tree.build_cards(draft, steps, numbers, step_errors, change_kinds),
         "report": figures, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
         "start": flow_tree.describe_trigger(visit.account_id, draft.trigger), "lookup": flow_tree.contacts_url,
-        "reason_label": flow_tree.reason_label,
+        "request_hosts": flow_tree.list_request_hosts(steps), "reason_label": flow_tree.reason_label,
         "findings": build_checklist(draft, blocked, steps), "unfinished": list_unfinished(draft, steps),
         "start_lacks": [blocker for step_id,
             blocker in blocked if step_id is None and blocker.field.startswith("trigger")],

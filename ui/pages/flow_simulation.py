@@ -260,7 +260,7 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
             continue
         title = titles.get(entry.step_id, "")
         if entry.branch is not None and branches.is_branch_key(str(entry.outcome)):
-            label = gettext("“%(step)s” takes “%(branch)s”", step=title, branch=entry.branch)
+            label = gettext("%(step)s: “%(branch)s”", step=title, branch=entry.branch)
             items.append((f"s{entry.step_id}", label, {"step": entry.step_id, "outcome": entry.outcome}))
         elif entry.message is not None and entry.message.status == "sent" and entry.message.subject:
             expectation = {"step": entry.step_id, "subject": entry.message.subject[:200]}

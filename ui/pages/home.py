@@ -323,6 +323,14 @@ _SUBPAGES = (
     (gettext_noop("Proposals"), "/proposals", "wand-sparkles"),
     (gettext_noop("Documentation"), "/docs", "book-open"),
 )
+# Words for what is on the settings pages, by URL: not shown, but found.
+_SETTINGS_WORDS = {
+    "/settings": gettext_noop("approval, time zone, language, test recipients, emergency stop, From name, reply-to"),
+    "/settings/consent": gettext_noop(
+        "frequency cap, quiet hours, holidays, marketing calendar, allowed times, control group, UTM, IP, "
+        "open and click tracking, opt-out text"
+    ),
+}
 _GROUP_LABELS = {
     "page": gettext_noop("Pages"), "act": gettext_noop("Actions"), "contact": gettext_noop("Contacts"),
     "campaign": gettext_noop("Campaigns"), "flow": gettext_noop("Flows"), "template": gettext_noop("Templates"),
@@ -375,8 +383,8 @@ def _search(visit: Visit, q: str) -> list[Destination]:
     ]
     below = [
         Destination("page", title, href, icon)
-        for title, href, icon in _list_subpages(visit.user.role)
-        if low and _has_words(title, low)
+        for title, href, icon, words in _list_subpages(visit.user.role)
+        if low and _has_words(f"{title} {words}", low)
     ]
     acts = [
         Destination("act", gettext(title), href, icon)
@@ -392,11 +400,14 @@ def _has_words(text: str, low: str) -> bool:
     return all(word in text.lower() for word in low.split())
 
 
-def _list_subpages(role: str) -> Iterator[tuple[str, str, str]]:
-    yield from ((gettext(title), href, icon) for title, href, icon in _SUBPAGES)
-    for name, href, is_admin_only in view.SETTINGS_TABS[1:]:
+def _list_subpages(role: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the title, URL, icon and further words of the pages that the navigation does not list."""
+    yield from ((gettext(title), href, icon, "") for title, href, icon in _SUBPAGES)
+    for name, href, is_admin_only in view.SETTINGS_TABS:
         if not is_admin_only or role in view.ADMIN_ROLES:
-            yield gettext("Settings: %(page)s", page=gettext(name)), href, "settings"
+            words = _SETTINGS_WORDS.get(href, "")
+            title = gettext("Settings: %(page)s", page=gettext(name))
+            yield title, href, "settings", f"{gettext(words)} {words}" if words else ""
 
 
 def _search_contacts(account_id: int, q: str) -> Iterator[Destination]:

@@ -13,6 +13,7 @@ from appliance.accounts import access, audit, invitations, login, passwords, ses
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.events import user_agents
+from appliance.sending.domains import records
 from appliance.sending.messages import system_emails
 from appliance.settings import config
 from appliance.storage.models import Session, User
@@ -152,6 +153,7 @@ async def render_team(
         new_link=session.pop_secret(visit, "invitation"),
         can_email=await fetch(system_emails.can_email_invitation, visit.account),
         days=invitations.VALID_DAYS,
+        is_public=records.has_public_name(),
     )
 
 

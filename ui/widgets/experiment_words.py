@@ -273,7 +273,6 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
     people, difference = figures.people, figures.difference
     if people.low is None or people.high is None or people.estimate is None:
         return HoldoutWords(figures, gettext("Too early to tell."), "", "", ends)
-    low, high = (formats.number(round(value)) for value in (people.low, people.high))
     count = round(abs(people.estimate))
     if people.low > 0:
         title = ngettext(
@@ -287,10 +286,20 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
         )  # fmt: skip
     else:
         title = gettext("No clear effect so far.")
-    detail = gettext("Anything from %(low)s to %(high)s more conversions is plausible.", low=low, high=high)
+    detail = _describe_range(people.low, people.high)
     points = _describe_points(difference)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
     return HoldoutWords(figures, title, tone, f"{detail} {points}".strip(), ends)
+
+
+def _describe_range(low: float, high: float) -> str:
+    """Return which differences of conversions are plausible; negative ones are fewer conversions."""
+    least, most = (formats.number(round(abs(value))) for value in (low, high))
+    if high < 0:
+        return gettext("Anything from %(low)s to %(high)s fewer conversions is plausible.", low=most, high=least)
+    if low < 0:
+        return gettext("Anything from %(low)s fewer to %(high)s more conversions is plausible.", low=least, high=most)
+    return gettext("Anything from %(low)s to %(high)s more conversions is plausible.", low=least, high=most)
 
 
 class FlowHoldoutWords(NamedTuple):
@@ -311,7 +320,6 @@ def describe_flow_holdout(figures: FlowHoldout) -> FlowHoldoutWords:
     people, event = figures.people, flow_forms.describe_event(figures.event)
     if people.low is None or people.high is None or people.estimate is None:
         return FlowHoldoutWords(figures, gettext("Too early to tell."), "", "", event)
-    low, high = (formats.number(round(value)) for value in (people.low, people.high))
     count = round(abs(people.estimate))
     if people.low > 0:
         title = ngettext(
@@ -324,7 +332,7 @@ def describe_flow_holdout(figures: FlowHoldout) -> FlowHoldoutWords:
         )  # fmt: skip
     else:
         title = gettext("No clear effect so far.")
-    detail = gettext("Anything from %(low)s to %(high)s more conversions is plausible.", low=low, high=high)
+    detail = _describe_range(people.low, people.high)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
     return FlowHoldoutWords(figures, title, tone, f"{detail} {_describe_points(figures.difference)}".strip(), event)
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from appliance.audience.segments import explain
 from appliance.content.designs.merge import make_readable
+from appliance.core import i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
 from appliance.flows import branches, document, drafts, report, triggers
@@ -14,6 +15,7 @@ from appliance.flows.request_template import describe_reason
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import TriggerSpec
+from appliance.webhooks import subscriptions
 from ui import formats, labels
 from ui.forms.flow_forms import TRIGGER_LABELS
 
@@ -322,6 +324,12 @@ def _frequency_label(start: TriggerSpec) -> str:
         else:
             label = gettext("Once per contact") if often == "once" else gettext("Every time")
     return gettext("%(frequency)s, with conditions", frequency=label) if has_conditions else label
+
+
+def list_request_hosts(steps: list[Any]) -> str:
+    """Return the hosts that the HTTP requests of a flow send data to, as a list in words; empty without any."""
+    urls = [str(step.get("url") or "") for _, step in document.walk(steps) if step["type"] == "http_request"]
+    return i18n.format_list(sorted({host for url in urls if (host := subscriptions.url_host(url))}))
 
 
 def step_titles(draft: FlowDraft) -> dict[int, str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from appliance.audience.contacts import store as contacts
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, ngettext
-from appliance.flows import replays
+from appliance.flows import replays, triggers
 from appliance.flows.replay_result import (
     ORDER_DAYS,
     ReplayMessage,
@@ -90,10 +90,8 @@ def describe_orders(orders: ReplayOrders, is_gained: bool) -> str:
     amount = formats.data_value(round(orders.amount, 2))
     if is_gained:
         return ngettext(
-            "%(num)s order, %(amount)s in all, followed a message that these contacts would have got only with your "
-            "changes.",
-            "%(num)s orders, %(amount)s in all, followed a message that these contacts would have got only with your "
-            "changes.",
+            "%(num)s more order, %(amount)s in all, followed a message that only your changes would have sent.",
+            "%(num)s more orders, %(amount)s in all, followed a message that only your changes would have sent.",
             orders.orders, amount=amount,
         )  # fmt: skip
     return ngettext(
@@ -120,6 +118,8 @@ def list_rows(result: ReplayResult) -> list[Row]:
         )
         if name not in ("sms", "sms_parts") or has_sms
     ]  # fmt: skip
+    if any(totals is not None and totals.refused.get(triggers.HELD_OUT) for totals in (result.draft, live)):
+        rows.insert(1, build(gettext("Held out (holdout group)"), _count_held_out))
     if result.draft.sms_cost is not None and has_sms:
         rows.append(build(gettext("Cost of SMS"), _format_cost))
     rows.append(build(gettext("Not sent for other reasons"), _count_others))
@@ -138,6 +138,10 @@ def list_rows(result: ReplayResult) -> list[Row]:
 
 def _format_count(name: str, totals: ReplayTotals) -> str:
     return i18n.format_number(getattr(totals, name))
+
+
+def _count_held_out(totals: ReplayTotals) -> str:
+    return i18n.format_number(totals.refused.get(triggers.HELD_OUT, 0))
 
 
 def _format_cost(totals: ReplayTotals) -> str:

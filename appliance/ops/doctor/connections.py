@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
+
+from appliance.core import i18n
 from appliance.core.crypto import EXPIRES_SOON_DAYS
 from appliance.core.errors import DeliveryError
 from appliance.core.i18n import gettext, gettext_noop, translate_stored
@@ -165,8 +168,8 @@ def check_listeners(directory: Path) -> Iterator[Finding]:
         yield Finding("warn", "inbound.listen", words, '[inbound]\nlisten = "0.0.0.0:25"')
     else:
         words = gettext("off; bounces are only received through the webhooks of the relay")
-        meaning = gettext("Emails that could not be delivered are reported by your email provider, if you connect it.")
-        yield Finding("ok", "inbound.listen", words, meaning=meaning)
+        is_connected = settings.email.feedback_secret or any(msgspec.structs.astuple(settings.email.hooks))
+        yield Finding("ok" if is_connected else "note", "inbound.listen", words)
 
 
 def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -> Iterator[Finding]:
@@ -388,7 +391,11 @@ class _UsedAddress(NamedTuple):
 def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:
     """Check that the domain of every From address of accounts and of active or paused campaigns is verified."""
     email_settings = config.current().email
-    for number, address, by in dict.fromkeys(_list_used_addresses(account_id)):
+    users: dict[tuple[int, str], list[str]] = {}
+    for used in _list_used_addresses(account_id):
+        users.setdefault((used.account_id, used.address), []).append(used.used_by)
+    for (number, address), used_by in users.items():
+        by = i18n.format_list(used_by)
         domain = spelling.domain_of_address(address)
         if store.is_verified(number, domain):
             words = gettext("%(address)s (%(by)s): signed by its own domain; DMARC passes", address=address, by=by)
@@ -424,11 +431,11 @@ def _list_used_addresses(account_id: int | None) -> Iterator[_UsedAddress]:
         if account.email_from_email or not address.endswith(".invalid"):
             yield _UsedAddress(account.id, address, gettext("account %(id)s", id=account.id))
         live = rows(
-            "SELECT c.id, t.from_email FROM campaign c JOIN template t ON t.id = c.template_id WHERE c.account_id = ? "
-            "AND c.deleted_at IS NULL AND c.status IN ('active', 'paused') ORDER BY c.id",
+            "SELECT c.name, t.from_email FROM campaign c JOIN template t ON t.id = c.template_id "
+            "WHERE c.account_id = ? AND c.deleted_at IS NULL AND c.status IN ('active', 'paused') ORDER BY c.id",
             (account.id,),
         )
-        for number, chosen in live:
+        for name, chosen in live:
             used = rules.resolve_email(account, chosen)
             if not used.endswith(".invalid"):
-                yield _UsedAddress(account.id, used, gettext("campaign %(id)s", id=number))
+                yield _UsedAddress(account.id, used, gettext("campaign “%(name)s”", name=name))

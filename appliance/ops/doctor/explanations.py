@@ -104,6 +104,9 @@ _EXPLANATIONS = {
     }),
     "inbound.listen": _Explanation(gettext_noop("Returned emails"), {
         "ok": gettext_noop("Emails that could not be delivered can come back, and their addresses are suppressed."),
+        "note": gettext_noop(
+            "Emails that could not be delivered are reported by your email provider, if you connect it."
+        ),
         "warn": gettext_noop(
             "Nobody notices emails that could not be delivered, so you keep writing to dead addresses, and more of "
             "your emails end up in spam. Ask your administrator to receive returned emails."
