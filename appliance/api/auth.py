@@ -72,7 +72,7 @@ async def authenticate(request: Request, agents: bool = False) -> Credential:
     credential: Credential | None = getattr(request.ctx, "credential", None)
     if credential is not None:
         return credential
-    is_mcp, token = request.path == app_grants.MCP_PATH, read_bearer_token(request)
+    is_mcp, token = request.path.rstrip("/") == app_grants.MCP_PATH, read_bearer_token(request)
     try:
         return await authenticate_token(token, agents, is_mcp)
     except ApiError as error:
@@ -115,7 +115,7 @@ def read_bearer_token(request: Request) -> str:
 
 def has_access(request: Request, route: Route) -> bool:
     """Return whether the credential of an authenticated request is still valid and has the scope of its route."""
-    credential, _ = _find_credential(read_bearer_token(request), request.path == app_grants.MCP_PATH)
+    credential, _ = _find_credential(read_bearer_token(request), request.path.rstrip("/") == app_grants.MCP_PATH)
     return credential is not None and not credential.is_agent and credential.has_scope(route.scope)
 
 

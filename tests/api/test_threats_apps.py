@@ -88,6 +88,10 @@ def test_tokens_are_for_one_resource(app: ConnectedApp, user: ScriptlessBrowser,
     """A token for the Model Context Protocol is no key of the API; tokens are accepted in the header only."""
     app.connect(user, resource=server.url + "/mcp")
     assert app.api().get("/contacts").status == 401
+    ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    for path in ("/mcp", "/mcp/", "/mcp?pii=masked"):
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {app.tokens['access_token']}"}
+        assert app.http.request("POST", path, ping, headers).status == 200, path
     app.connect(user)
     token, bare = app.tokens["access_token"], Client(server.url, validate=False)
     for path, headers in (
