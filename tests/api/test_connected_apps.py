@@ -252,3 +252,14 @@ def test_the_official_client_connects(server: Server, document_url: str | None) 
     assert len(storage.consents) == 1 and f"resource={quote(server.url + '/mcp', safe='')}" in storage.consents[0]
     assert not official_app.call_tool(server.url, user, storage, redirect_uri, "status").is_error
     assert len(storage.consents) == 1
+
+
+def test_apps_stop_with_all_agents(server: Server, app: ConnectedApp) -> None:
+    """The switch for agents stops an app, too, and lets it go on; its key is listed as that of an agent."""
+    owner = user_client(server)
+    api = app.connect(ScriptlessBrowser(server.client())).api()
+    assert owner.get("/api_keys").expect(200)[0]["agent"] is True
+    owner.post("/agents/stop").expect(200)
+    assert api.get("/contacts").expect(403)["reason"] == "agents_stopped"
+    owner.post("/agents/resume").expect(200)
+    assert api.get("/contacts").status == 200
