@@ -129,6 +129,23 @@ def test_a_proposed_time_is_kept(agent: Client, editor: Client, api: Client, lis
     assert (sent["phase"], sent["scheduled_at"]) == ("scheduled", "2099-01-01T09:00:00.000Z")
 
 
+def test_an_sms_to_all_contacts_shows_its_parts(agent: Client, editor: Client, api: Client) -> None:
+    """The user sees whom it reaches and how many parts that are; the approval confirms a send to all contacts."""
+    number = {"phone": "+14155552671", "opt_in": True, "consent_source": "form"}
+    api.post("/contacts", number).expect(201)
+    everybody = {"data": {"audience_type": "all_contacts"}}
+    body = {"body": "Sale today. Reply STOP to opt out"}
+    campaign = agent.post("/campaigns", {
+        "name": "Sale", "channel": "sms", "trigger_attributes": everybody, "template_attributes": body,
+    }).expect(201)  # fmt: skip
+    proposal = propose(agent, "send_campaign", campaign["id"])
+    shown = api.wait(f"/proposals/{proposal['id']}", lambda row: row["sms_parts"] is not None)
+    assert (shown["people"], shown["sms_parts"], shown["sms_cost"]) == (1, 1, None)
+    assert {"label": "To", "before": "", "after": "All contacts"} in shown["differences"]
+    approve(editor, proposal, shown["version"]).expect(200)
+    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] in ("holding", "sending", "completed")
+
+
 def test_flows_are_started_and_changed_by_approval(agent: Client, editor: Client, api: Client) -> None:
     """An agent drafts a flow and proposes its start; once it is live, it proposes changes. Both come with a replay."""
     flow = agent.post("/flows", {"name": "F", "trigger": {"event": "order"}, "steps": STEPS}).expect(201)
