@@ -467,15 +467,14 @@ def _selects_audience(trigger: TriggerWrite) -> bool:
 
 
 def keep_stored_audience(account_id: int, campaign_id: int, request: SendRequest) -> SendRequest:
-    """Return a send request whose `trigger_attributes.data` is added to what is stored, and does not replace it.
+    """Return a send request whose `trigger_attributes.data` keeps the other stored parts. Raises NotFound.
 
-    A client that sends parts of it by their aliases does not mean to remove the others, such as exclusions. Raises
-    NotFound.
+    A client that sends parts of it by their aliases does not mean to remove the others, such as exclusions.
     """
     trigger = request.trigger_attributes
     if not isinstance(trigger, TriggerWrite) or not isinstance(trigger.data, dict):
         return request
-    data = {**get(account_id, campaign_id).trigger.data, **trigger.data}
+    data = get(account_id, campaign_id).trigger.data | trigger.data
     replaced: SendRequest = structs.replace(request, trigger_attributes=structs.replace(trigger, data=data))
     return replaced
 
