@@ -1,0 +1,35 @@
+"""What pages say about the figures of holdout groups and replays."""
+
+import pytest
+
+from appliance.experiments.report import ConfidenceInterval
+from appliance.flows import triggers
+from appliance.flows.holdouts import FlowHoldout
+from appliance.flows.replay_result import ReplayResult, ReplayTotals
+from ui.widgets import experiment_words, replay_words
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sentence"),
+    [
+        (-103, 17, "Anything from 103 fewer to 17 more conversions is plausible."),
+        (-103, -17, "Anything from 17 to 103 fewer conversions is plausible."),
+        (17, 103, "Anything from 17 to 103 more conversions is plausible."),
+    ],
+)
+def test_plausible_differences_are_fewer_or_more(low: float, high: float, sentence: str) -> None:
+    """No sentence says that a negative number of conversions is more."""
+    interval = ConfidenceInterval((low + high) / 2, low, high)
+    figures = FlowHoldout(0.1, None, "order_paid", 111, 17, 7, 0, 0.15, 0.0, interval, interval, interval)
+    assert sentence in experiment_words.describe_flow_holdout(figures).detail
+
+
+def test_a_replay_counts_the_held_out() -> None:
+    """The table has a row for them after the entries, and none for a flow without a holdout group."""
+    with_group = ReplayTotals(entered=66, refused={triggers.HELD_OUT: 8})
+    labels = {}
+    for name, totals in (("with", with_group), ("without", ReplayTotals(entered=74))):
+        result = ReplayResult("2031-03-01T09:00:00Z", "2031-03-08T09:00:00Z", 74, 74, False, totals, None)
+        labels[name] = [(row.label, row.draft) for row in replay_words.list_rows(result)]
+    assert labels["with"][:2] == [("Entered the flow", "66"), ("Held out (holdout group)", "8")]
+    assert "Held out (holdout group)" not in dict(labels["without"])
