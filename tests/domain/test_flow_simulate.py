@@ -109,7 +109,7 @@ def test_an_assumed_goal_event_ends_the_simulation(home: Home) -> None:
     result = simulate(home, flow, events=script)
     assert (result.end.status, result.end.reason, result.end.at) == ("completed", "goal", "2031-03-04T09:00:00.000Z")
     assert [entry.kind for entry in result.timeline] == ["enter", "step", "assumed", "goal"]
-    assert result.notes == ["“Product view” would happen after the end, Wed, 5 Mar 2031, 09:00"]
+    assert result.notes == ["“Viewed a product” would happen after the end, Wed, 5 Mar 2031, 09:00"]
 
 
 def test_an_assumed_opt_out_or_bounce_skips_messages(home: Home) -> None:
@@ -167,7 +167,7 @@ def test_notes_say_why_the_trigger_would_not_start(home: Home) -> None:
     flow = create_flow(home, [{"duration": 60}], {"event": "cart_add", "data": where})
     result = simulate(home, flow, contact_id=ann.id, event={"total": 3})
     assert (
-        "“Cart add” would not start this flow" in result.notes[0] and "Total is over 10 (found: 3)" in result.notes[0]
+        "“Added to cart” would not start this flow" in result.notes[0] and "Total is over 10 (found: 3)" in result.notes[0]
     )
     assert result.timeline[0].filters[0].matches is False and result.end.status == "completed"
     assert simulate(home, flow, contact_id=ann.id, event={"total": 30}).notes == []
