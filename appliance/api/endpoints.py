@@ -282,9 +282,13 @@ def keep_faults_of_readable_fields(
     errors = {}
     for path, messages in error.fields.items():
         sent_path = rename_path(_path_in_request(path, read.kept_indexes), read.aliases)
-        is_invalid = sent_path in invalid_paths or sent_path in read.kept_indexes or any(
-            sent_path[: end.start()] in invalid_paths
-            for end in _PART_END_PATTERN.finditer(sent_path, 0, _MAX_PATH_CHARACTERS)
+        is_invalid = (
+            sent_path in invalid_paths
+            or sent_path in read.kept_indexes
+            or any(
+                sent_path[: end.start()] in invalid_paths
+                for end in _PART_END_PATTERN.finditer(sent_path, 0, _MAX_PATH_CHARACTERS)
+            )
         )
         if not is_invalid and not (is_alternative_sent and path in either and messages == [_BLANK_MESSAGE]):
             errors[sent_path] = messages

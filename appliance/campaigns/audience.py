@@ -274,8 +274,10 @@ def count_by(campaign: Campaign, expression: str, is_exact: bool = True, limit: 
                 f"SELECT {expression}, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
                 f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
                 {
-                    **audience.parameters, "account_zone": get_account_zone(campaign.account_id).zone.key,
-                    "kind": get_channel_kind(campaign), "limit": limit,
+                    **audience.parameters,
+                    "account_zone": get_account_zone(campaign.account_id).zone.key,
+                    "kind": get_channel_kind(campaign),
+                    "limit": limit,
                 },
             )
         )

@@ -167,7 +167,8 @@ def test_notes_say_why_the_trigger_would_not_start(home: Home) -> None:
     flow = create_flow(home, [{"duration": 60}], {"event": "cart_add", "data": where})
     result = simulate(home, flow, contact_id=ann.id, event={"total": 3})
     assert (
-        "“Added to cart” would not start this flow" in result.notes[0] and "Total is over 10 (found: 3)" in result.notes[0]
+        "“Added to cart” would not start this flow" in result.notes[0]
+        and "Total is over 10 (found: 3)" in result.notes[0]
     )
     assert result.timeline[0].filters[0].matches is False and result.end.status == "completed"
     assert simulate(home, flow, contact_id=ann.id, event={"total": 30}).notes == []
