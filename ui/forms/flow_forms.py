@@ -339,7 +339,8 @@ def list_client_events(account_id: int) -> list[str]:
     """
     common = [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
     names = dict.fromkeys([*_own_events(account_id), *common])
-    return [label if normalize_event_name(label := log.name_event(name)) == name else name for name in names]
+    spelled = {name: name.replace("_", " ").capitalize() for name in names}
+    return [words if normalize_event_name(words) == name else name for name, words in spelled.items()]
 
 
 def _own_events(account_id: int) -> list[str]:
