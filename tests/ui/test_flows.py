@@ -118,6 +118,7 @@ def test_leaving_an_unsaved_step_asks(page: Page, api: Client) -> None:
     split = {"type": "random_split", "branches": [{"share": 50}, {"share": 50}]}
     steps = [split, {"type": "wait", "duration": 86_400}]
     flow_id = api.post("/flows", {"name": "Asks", "steps": steps}).expect(201)["id"]
+    shared_flow = page.url
     page.goto(f"/flows/{flow_id}")
     card(page, "A 50%").click()
     name = page.locator("#step-form input[name$=_name]").first
@@ -134,6 +135,7 @@ def test_leaving_an_unsaved_step_asks(page: Page, api: Client) -> None:
     card(page, "Wait 1 day").click()
     expect(page.get_by_role("textbox", name="Duration")).to_be_visible()
     assert questions == ["Leave without saving your changes?"]
+    page.goto(shared_flow)
 
 
 def test_blockers_link_to_their_step(page: Page) -> None:
