@@ -188,31 +188,11 @@ class Routes(list[Route]):
             summary = (handler.__doc__ or "").strip().splitlines()[0]
             self.append(
                 Route(
-                    method,
-                    path,
-                    handler,
-                    scope,
-                    summary,
-                    response_type,
-                    returns_list,
-                    status,
-                    body_type,
-                    query_type,
-                    body_required and body_type is not None,
-                    other_statuses,
-                    idempotent,
-                    media,
-                    form_type,
-                    validate,
-                    alternative_media,
-                    rate,
-                    changes_sending,
-                    has_conflicts,
-                    large_body,
-                    agent_scope,
-                    users_only,
+                    method, path, handler, scope, summary, response_type, returns_list, status, body_type, query_type,
+                    body_required and body_type is not None, other_statuses, idempotent, media, form_type, validate,
+                    alternative_media, rate, changes_sending, has_conflicts, large_body, agent_scope, users_only,
                 )
-            )
+            )  # fmt: skip
             return handler
 
         return register

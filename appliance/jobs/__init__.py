@@ -471,10 +471,7 @@ class Jobs:
         if audience_snapshot.is_due():
             signals.wake("audiences")
         if self._is_minute_over():
-            if experiment.has_running() or split_tests.has_running():
-                signals.wake("experiments")
-            if send_times.is_any_sending():
-                transactions.write(settings.write_heartbeat)
+            _do_each_minute()
         if imports.is_due() or self._wake_cleanup_if_due():
             signals.wake("imports")
         if erasing.has_pending_erasures() or capture_inbox.has_cleared():
@@ -511,6 +508,13 @@ class Jobs:
             signals.wake("replays")
         if backups.is_due():
             signals.wake("backups")
+
+
+def _do_each_minute() -> None:
+    if experiment.has_running() or split_tests.has_running():
+        signals.wake("experiments")
+    if send_times.is_any_sending():
+        transactions.write(settings.write_heartbeat)
 
 
 def refresh_segments() -> None:

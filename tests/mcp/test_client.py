@@ -36,7 +36,7 @@ async def _prepare_campaign(server: Server, mode: str) -> None:
         assert {"status", "draft_campaign", "preflight"} <= {tool.name for tool in tools}
         assert all(tool.title and tool.description and tool.annotations and tool.output_schema for tool in tools)
         guide = await client.read_resource("campanero://guide/segments")
-        assert "segment" in guide.contents[0].text  # type: ignore[union-attr]
+        assert "segment" in guide.contents[0].text  # type: ignore[union-attr]  # other kinds have no text
         assert (await client.get_prompt("win_back", {"days": "90"})).messages
 
         status = await use(client, "status")
@@ -68,11 +68,11 @@ async def _prepare_campaign(server: Server, mode: str) -> None:
         assert (await use(client, "simulate_flow", flow_id=flow["id"], contact_id=contact_id))["timeline"]
         assert (await use(client, "simulate_flow", flow_id=flow["id"], days=30))["met"] >= 0
         assert (await use(client, "flow_report", flow_id=flow["id"]))["runs"]
-        found = await use(client, "api_search", query="suppress an address")
-        assert "createSuppression" in [operation["operation"] for operation in found["operations"]]
+        searched = await use(client, "api_search", query="suppress an address")
+        assert "createSuppression" in [operation["operation"] for operation in searched["operations"]]
 
         failed = await client.call_tool("draft_campaign", {"name": "", "list_id": 999_999, "colour": "red"})
-        text = failed.content[0].text  # type: ignore[union-attr]
+        text = failed.content[0].text  # type: ignore[union-attr]  # other kinds have no text
         assert failed.is_error and "colour is not a known field" in text and "name" in text
     campaign = server.client().get(f"/campaigns/{draft['id']}").expect(200)
     assert (campaign["phase"], campaign["sent_count"]) == ("draft", 0)

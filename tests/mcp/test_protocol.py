@@ -48,8 +48,8 @@ def test_unknown_revision_of_a_handshake_gets_the_newest(assistant: Assistant) -
 
 def test_discovery_and_lists_say_how_long_they_are_valid(assistant: Assistant) -> None:
     """Each result of revision 2026-07-28 has its type and the name of the server."""
-    found = assistant.result("server/discover")
-    assert found["supportedVersions"][0] == VERSION and len(found["supportedVersions"]) == 4
+    offered = assistant.result("server/discover")["supportedVersions"]
+    assert offered[0] == VERSION and len(offered) == 4
     for method in ("server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list"):
         result = assistant.result(method)
         assert (result["resultType"], result["cacheScope"]) == ("complete", "private")

@@ -225,8 +225,8 @@ def test_results_are_bounded_and_say_what_is_missing(server: Server) -> None:
     listed = assistant.call("api_call", method="GET", path="/contacts", query={"search": "many", "limit": 60})
     assert len(json.dumps(listed["structuredContent"])) < 30_000
     assert any("value shows its first" in line for line in listed["structuredContent"]["cut"]), listed
-    found = assistant.use("find_contacts", search="many", limit=50)
-    assert (found["total"], found["next_page"]) == (60, 2) and "page 2" in found["cut"][0]
+    first_page = assistant.use("find_contacts", search="many", limit=50)
+    assert (first_page["total"], first_page["next_page"]) == (60, 2) and "page 2" in first_page["cut"][0]
     assert len(assistant.use("find_contacts", search="many", limit=50, page=2)["contacts"]) == 10
     faults = assistant.fail("find_contacts", **{f"x{number}": 1 for number in range(500)})
     assert len(faults) < 5_000 and "and 460 more" in faults

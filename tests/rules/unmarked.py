@@ -40,7 +40,7 @@ NOT_SHOWN = {
     "ui/html/setup/mail.html": {"wide"},
     "ui/html/setup/sender.html": {"wide"},
     "ui/html/setup/you.html": {"Northwind", "wide"},
-    "ui/documentation.py": {"not lossy WebP", "Shell", "Response", "Prometheus", "Caddyfile"},
+    "ui/documentation.py": {"not lossy WebP", "Shell", "Makefile", "Response", "Prometheus", "Caddyfile"},
     "ui/pages/editor.py": {"is not a colour", "must be between", "must be between ", "is too long"},
     "ui/pages/home.py": {"new create a person subscriber", "create add sign-up signup"},
     "ui/pages/imports.py": {"import-…-….csv"},

@@ -71,7 +71,7 @@ async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
         return _render_fault(request, "no_https", "")
     parameters = _read_parameters(request)
     if parameters is None:
-        return _render_fault(request, "invalid_request", "A parameter is repeated, or there are too many.")
+        return _render_fault(request, "invalid_request", "")
     client_id = parameters.get("client_id", "")
     if app_clients.is_document_url(client_id):
         store.check_rate(f"connect-app:{visit.user.id}", _MAX_REQUESTS_PER_HOUR, store.HOUR_MS)

@@ -286,13 +286,13 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
         )  # fmt: skip
     else:
         title = gettext("No clear effect so far.")
-    detail = _describe_range(people.low, people.high)
+    detail = _describe_plausible(people.low, people.high)
     points = _describe_points(difference)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
     return HoldoutWords(figures, title, tone, f"{detail} {points}".strip(), ends)
 
 
-def _describe_range(low: float, high: float) -> str:
+def _describe_plausible(low: float, high: float) -> str:
     """Return which differences of conversions are plausible; negative ones are fewer conversions."""
     least, most = (formats.number(round(abs(value))) for value in (low, high))
     if high < 0:
@@ -332,7 +332,7 @@ def describe_flow_holdout(figures: FlowHoldout) -> FlowHoldoutWords:
         )  # fmt: skip
     else:
         title = gettext("No clear effect so far.")
-    detail = _describe_range(people.low, people.high)
+    detail = _describe_plausible(people.low, people.high)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
     return FlowHoldoutWords(figures, title, tone, f"{detail} {_describe_points(figures.difference)}".strip(), event)
 

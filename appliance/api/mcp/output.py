@@ -217,14 +217,14 @@ def _cut(value: Any, limit: int, path: str, cuts: dict[str, str]) -> Any:
 
 def _find_lists(value: Any, path: str) -> dict[str, list[Any]]:
     """Return the lists with entries in a value, by path."""
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     if isinstance(value, list) and value:
-        found[path] = value
+        lists[path] = value
     items = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
     for key, item in items:
         inner = f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}" if path else str(key)
-        found |= _find_lists(item, inner)
-    return found
+        lists |= _find_lists(item, inner)
+    return lists
 
 
 def fence(value: Any) -> str:

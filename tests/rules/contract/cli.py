@@ -63,7 +63,7 @@ COMMANDS = {
 }
 OPTIONS = tuple((line.cells[0], line.cells[1]) for line in lines(_OPTIONS))
 # Without a scope a key has `full`, and that of an agent `draft`
-DEFAULTS = {"data": "./campanero-data", "role": "owner", "scope": None, "account": 1}
+DEFAULTS = {"data": "./campanero-data", "role": "owner", "scope": "full", "account": 1}
 # The options of each command for scripts
 REMOTE_COMMANDS: dict[str, set[str]] = {}
 for _line in lines(_REMOTE):

@@ -74,8 +74,8 @@ async def _find_contacts(call: ToolCall, wanted: FindContacts) -> ToolResult:
     paging = read_paging(reply)
     rows = [make_row(contact) for contact in reply.value]
     cut = [f"{len(rows)} of {paging.total} contacts; page {paging.next_page} has more"] if paging.next_page else []
-    found = FoundContacts(total=paging.total, contacts=rows, next_page=paging.next_page, cut=cut)
-    return ToolResult(f"{paging.total} contacts match; {len(rows)} are on this page.", found)
+    matches = FoundContacts(total=paging.total, contacts=rows, next_page=paging.next_page, cut=cut)
+    return ToolResult(f"{paging.total} contacts match; {len(rows)} are on this page.", matches)
 
 
 class WhichContact(Struct, forbid_unknown_fields=True):

@@ -87,9 +87,9 @@ async def _search(call: ToolCall, wanted: ApiSearch) -> ToolResult:
     exact = [route for route in routes if route.operation_id.lower() == wanted.query.strip().lower()]
     words = [word.rstrip("s") or word for word in re.findall(r"\w+", wanted.query.lower()) if len(word) > 1]
     rated = sorted(((_rate(route, words), route) for route in routes), key=lambda entry: -entry[0])
-    found = exact or [route for points, route in rated if points > 0][:_MAX_FOUND]
+    matches = exact or [route for points, route in rated if points > 0][:_MAX_FOUND]
     operations = []
-    for index, route in enumerate(found):
+    for index, route in enumerate(matches):
         operation = Operation(
             route.operation_id, route.method, route.path, route.summary, route.scope, _describe(route)
         )  # fmt: skip
@@ -98,7 +98,7 @@ async def _search(call: ToolCall, wanted: ApiSearch) -> ToolResult:
             operation.body = build_schema(route.body_type) if route.body_type is not None else {}
         operations.append(operation)
     cut = ["Only the first operations have schemas; search for the name of another one to get its own."]
-    value = FoundOperations(operations=operations, cut=cut if len(found) > _MAX_WITH_SCHEMAS else [])
+    value = FoundOperations(operations=operations, cut=cut if len(matches) > _MAX_WITH_SCHEMAS else [])
     return ToolResult(f"{len(operations)} operations.", value)
 
 
