@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.audience.segments import store as segments
+from appliance.audience.segments.references import find_campaign_references
 from appliance.flows import drafts, versions
 from appliance.storage.models import Flow
 
@@ -25,7 +26,7 @@ def describe_version(row: Any) -> str:
         if row.setup is not None:
             revisions = [variant.template.revision for variant in row.setup.variants]
             content += [row.setup.experiment.updated_at, revisions]
-        chosen = segments.find_campaign_references(row)
+        chosen = find_campaign_references(row)
     audience = segments.describe_audience(row.account_id, chosen)
     return hash_version([content, audience])
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
-from appliance.audience.segments import store as segments
+from appliance.audience.segments.references import find_flow_references
 from appliance.content.templates import revisions, template_edits
 from appliance.content.templates import store as templates
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
@@ -370,7 +370,7 @@ def find_references(draft: FlowDraft) -> set[tuple[str, int | None]]:
     changed = copy(draft.flow)
     changed.steps = draft.steps
     trigger = {("segment", draft.trigger.segment_id), ("list", draft.trigger.contact_list_id)}
-    return segments.find_flow_references(draft.flow) | segments.find_flow_references(changed) | trigger
+    return find_flow_references(draft.flow) | find_flow_references(changed) | trigger
 
 
 def count_inside(flow_id: int) -> dict[int | None, int]:

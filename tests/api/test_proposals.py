@@ -96,9 +96,17 @@ def test_a_user_sends_what_an_agent_proposes(agent: Client, editor: Client, api:
 
 
 def test_a_change_needs_a_new_look(agent: Client, editor: Client, api: Client, list_id: int) -> None:
-    """An approval of what was changed meanwhile, by the agent or in a segment, is refused and sends nothing."""
+    """An approval of what was changed meanwhile is refused and sends nothing.
+
+    It was changed by the agent, in a segment of the audience, or in one that decides who sees a section.
+    """
     segment = api.post("/segments", {"name": "S", "filters": SUBSCRIBED}).expect(201)["id"]
     campaign = draft(agent, list_id, trigger_attributes={"contact_list_id": list_id, "segment_id": segment})
+    shown = api.post("/segments", {"name": "Shown to", "filters": SUBSCRIBED}).expect(201)["id"]
+    few = [{"name": "contact_segment", "predicate": "eq", "value": shown}]
+    sections = [{"type": "text", "props": {"text": "Hi", "show_if": few}}, {"type": "text", "props": {"text": "All"}}]
+    design = {"sections": [*sections, {"type": "footer"}]}
+    agent.patch(f"/templates/{campaign['template']['id']}", {"body": None, "design": design}).expect(200)
     proposal = propose(agent, "send_campaign", campaign["id"])
     path = f"/campaigns/{campaign['id']}"
     changes: list[Callable[[], Any]] = [
@@ -106,6 +114,7 @@ def test_a_change_needs_a_new_look(agent: Client, editor: Client, api: Client, l
         lambda: agent.patch(path, {"tracking": False}),
         lambda: agent.patch(f"/templates/{campaign['template']['id']}", {"subject": "Third"}),
         lambda: api.patch(f"/segments/{segment}", {"filters": []}),
+        lambda: api.patch(f"/segments/{shown}", {"filters": []}),
     ]
     for change in changes:
         version = look(editor, proposal)["version"]
@@ -114,6 +123,8 @@ def test_a_change_needs_a_new_look(agent: Client, editor: Client, api: Client, l
         assert refused["version"] != version and look(editor, proposal)["is_changed"]
     assert api.get(path).expect(200)["phase"] == "draft"
     assert approve(editor, proposal, look(editor, proposal)["version"]).expect(200)["state"] == "approved"
+    [use] = api.delete(f"/segments/{shown}").expect(422)["used_by"]
+    assert use["campaign_id"] == campaign["id"]
 
 
 def test_a_proposed_time_is_kept(agent: Client, editor: Client, api: Client, list_id: int) -> None:

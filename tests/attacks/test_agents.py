@@ -76,6 +76,10 @@ def build_world(server: Server, ports: Ports, api: Client, owner: Client) -> Wor
         {"name": "contact_segment", "predicate": "eq", "value": ids["inner"]}]})  # fmt: skip
     create("mirrored", "/segments", {"name": "Mirrored", "filters": used})
     create("mirror", "/lists", {"name": "Mirror", "segment_id": ids["mirrored"]})
+    for name in ("shown", "seen", "coded", "kept"):  # They decide who sees a section of an email.
+        create(name, "/segments", {"name": name, "filters": used})
+    create("around", "/segments", {"name": "Around", "filters": [
+        {"name": "contact_segment", "predicate": "eq", "value": ids["shown"]}]})  # fmt: skip
     audience = {"contact_list_id": ids["list"]}
     create("draft", "/campaigns", {"name": "Draft", "trigger_attributes": audience, "template_attributes": TEXT})
     scheduled = create("scheduled", "/campaigns", {
@@ -96,11 +100,31 @@ def build_world(server: Server, ports: Ports, api: Client, owner: Client) -> Wor
     api.post(f"/flows/{ids['paused']}/pause").expect(200)
     create("idle", "/flows", {"name": "Idle", "trigger": {"event": EVENT}, "steps": [mail]})
     create("receipt", "/templates", {"name": "Receipt", **TEXT})
+    parts = create("parts", "/campaigns", {
+        "name": "Parts", "scheduled_at": FUTURE, "trigger_attributes": audience,
+        "template_attributes": {"subject": "Parts", "design": show_to(ids["kept"])},
+    })  # fmt: skip
+    # The live content is fixed, and the template changes after that.
+    first = {"transactional": False, "subject": "Parts", "design": show_to(ids["around"])}
+    flow = create("sections", "/flows", {"name": "Sections", "trigger": {"event": "sections"}, "steps": [first]})
+    api.post(f"/flows/{ids['sections']}/activate").expect(200)
+    api.patch(f"/templates/{flow['templates'][0]['id']}", {"design": show_to(ids["seen"])}).expect(200)
+    api.post(f"/campaigns/{parts['id']}/send").expect(200)
+    create("code", "/templates", {"name": "Code", "subject": "Code", "design": show_to(ids["coded"])})
     form = create("form", "/forms", {"name": "Sign up", "list_ids": [ids["list"]], "double_opt_in": True})
     create("webhook", "/webhooks", {"url": "https://hooks.example.org/", "events": []})
     secret = owner.post("/api_keys", {"name": "Assistant", "agent": True}).expect(201)
     ids["key"] = secret["id"]
     return World(server, ports, api, owner, server.client(secret["key"]), secret["key"], ids, form["public_key"])
+
+
+def show_to(segment_id: int) -> dict[str, Any]:
+    """Return a design with a section that only a segment sees."""
+    condition = [{"name": "contact_segment", "predicate": "eq", "value": segment_id}]
+    sections = [{"type": "text", "props": {"text": "For few", "show_if": condition}}]
+    column = {"sections": [{"type": "text", "props": {"text": "For few", "show_if": condition}}]}
+    plain = {"type": "text", "props": {"text": "For all"}}
+    return {"sections": [*sections, {"type": "columns", "props": {"columns": [column]}}, plain, {"type": "footer"}]}
 
 
 Attempt = Callable[[World], Response]
@@ -235,6 +259,10 @@ ATTEMPTS: dict[str, Attempt] = {
     "change the data of the live flow": ask("PATCH", "/flows/{live}", {"data": {"quiet_hours": None}}),
     "change the template of the live flow": ask("PATCH", "/templates/{live_template}", TAKEN),
     "change a segment below one of the live flow": ask("PATCH", "/segments/{inner}", {"filters": []}),
+    "change who sees a section of the scheduled one": ask("PATCH", "/segments/{kept}", {"filters": []}),
+    "change a segment below one of a live section": ask("PATCH", "/segments/{shown}", {"filters": []}),
+    "change who sees a new section of the live flow": ask("PATCH", "/segments/{seen}", {"filters": []}),
+    "change who sees a section of a single message": ask("PATCH", "/segments/{coded}", {"filters": []}),
     "change a segment of a mirror": ask("PATCH", "/segments/{mirrored}", {"filters": []}),
     "change the paused flow": ask("PATCH", "/flows/{paused}", {"steps": STEPS}),
     "change the template of the paused flow": ask("PATCH", "/templates/{paused_template}", TAKEN),

@@ -1,7 +1,7 @@
 """Segments: list, create, change and delete them, find what uses them or depends on them, and offer ready-made ones."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -11,15 +11,22 @@ from peewee import fn
 from appliance.accounts import agents, approvals
 from appliance.accounts.audit import Actor
 from appliance.audience.filters import compiler
-from appliance.audience.filters.compiler import MAX_FILTERS, ConditionGroup, FieldCondition, Node
-from appliance.audience.filters.fields import FilterPlace
+from appliance.audience.filters.compiler import MAX_FILTERS, Node
 from appliance.audience.segments import members
+from appliance.audience.segments.references import (
+    find_campaign_references,
+    find_flow_references,
+    find_references,
+    find_section_references,
+    find_standalone_templates,
+    iter_references,
+)
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import ContactId, Name, PageQuery, Short, read
 from appliance.storage.database import Page, contains_words, paginate, rows, run, scalar
-from appliance.storage.models import NESTED_STEP_KEYS, Account, Campaign, Flow, Segment, Trigger
+from appliance.storage.models import Account, Campaign, Flow, Segment
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 Kind = Literal["list", "segment"]
@@ -31,8 +38,8 @@ _LIVE = "f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') 
 # Steps of an older version of a flow are included while a contact is in that version.
 _STEPS = (
     f"SELECT f.id, f.name, s.data FROM flow f JOIN step s ON s.flow_id = f.id WHERE {_LIVE} "
-    "AND s.kind IN ('split', 'list_add', 'list_remove') AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
-    "WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version))"
+    "AND s.kind IN ('split', 'wait_until', 'list_add', 'list_remove') AND (s.version = f.version "
+    "OR EXISTS (SELECT 1 FROM run r WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version))"
 )
 
 
@@ -44,53 +51,40 @@ def find_flows_using(account_id: int, kind: Kind, number: int) -> list[dict[str,
         f"SELECT f.id, f.name, t.{column}, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}",
         (account_id,),
     ):
-        if target_id == number or _refers_to(account_id, msgspec.json.decode(data).get("where"), kind, number):
+        named = find_references(account_id, msgspec.json.decode(data).get("where"))
+        if target_id == number or (kind, number) in named | find_section_references(account_id, flow_id):
             flows[flow_id] = name
     for flow_id, name, data in rows(_STEPS, (account_id,)):
         props = msgspec.json.decode(data)
         listed = kind == "list" and props.get("contact_list_id") == number
-        if flow_id not in flows and (listed or _refers_to(account_id, props.get("filters"), kind, number)):
+        if flow_id not in flows and (listed or (kind, number) in find_references(account_id, props.get("filters"))):
             flows[flow_id] = name
     return [{"flow_id": flow_id, "name": name} for flow_id, name in sorted(flows.items())]
-
-
-def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
-    """Return (kind, id) of the segments and lists that decide who enters a flow and which branches contacts take.
-
-    The flow's current steps and the splits of all its stored versions are considered. The id is None if the trigger
-    names no segment or no list.
-    """
-    started = Trigger.get(Trigger.flow == flow.id)
-    references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
-    steps = compiler.walk(flow.steps, NESTED_STEP_KEYS)
-    filter_lists = [started.data.get("where"), *(step.get("filters") for step in steps)]
-    plans = "SELECT data FROM step WHERE flow_id = ? AND kind IN ('split', 'wait_until')"
-    filter_lists += [msgspec.json.decode(data).get("filters") for (data,) in rows(plans, (flow.id,))]
-    kinds: tuple[Kind, ...] = ("segment", "list")
-    for filters in filter_lists:
-        references |= {(kind, number) for kind in kinds for number in _find_references(flow.account_id, filters, kind)}
-    return references
 
 
 def find_segments_in_use(account_id: int) -> set[int]:
     """Return the ids of all segments of an account that are in use, as `find_usage` defines it, with fewer queries."""
     listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL"
     segment_ids = {number for (number,) in rows(listed, (account_id,))}
-    for segment_id, data in rows(
-        "SELECT t.segment_id, t.data FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
-        "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
+    named: set[tuple[str, int]] = set()
+    for flow_id, segment_id, data in rows(
+        "SELECT c.flow_id, t.segment_id, t.data FROM campaign c JOIN trigger t ON t.id = c.trigger_id "
+        "WHERE c.account_id = ? AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
         (account_id,),
     ):
         segment_ids |= {segment_id, *(msgspec.json.decode(data).get("exclude_segment_ids") or [])}
-    for segment_id, data in rows(
-        f"SELECT t.segment_id, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}", (account_id,)
+        named |= find_section_references(account_id, flow_id)
+    for flow_id, segment_id, data in rows(
+        f"SELECT f.id, t.segment_id, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}", (account_id,)
     ):
-        segment_ids |= {segment_id, *_find_references(account_id, msgspec.json.decode(data).get("where"), "segment")}
+        segment_ids.add(segment_id)
+        named |= find_references(account_id, msgspec.json.decode(data).get("where"))
+        named |= find_section_references(account_id, flow_id)
     for _, _, data in rows(_STEPS, (account_id,)):
-        segment_ids |= _find_references(account_id, msgspec.json.decode(data).get("filters"), "segment")
+        named |= find_references(account_id, msgspec.json.decode(data).get("filters"))
     for number, data in rows("SELECT id, filters FROM segment WHERE account_id = ?", (account_id,)):
-        segment_ids |= _find_references(account_id, msgspec.json.decode(data), "segment") - {number}
-    return segment_ids - {None}
+        named |= find_references(account_id, msgspec.json.decode(data)) - {("segment", number)}
+    return {number for number in segment_ids if number} | {number for kind, number in named if kind == "segment"}
 
 
 def detach(kind: Kind, number: int) -> None:
@@ -111,39 +105,6 @@ def detach(kind: Kind, number: int) -> None:
         f"WHERE {column} = ?",
         (number,),
     )
-
-
-def _refers_to(account_id: int, filters: Any, kind: Kind, number: int) -> bool:
-    """Return whether stored filters refer to a list or a segment directly."""
-    return number in _find_references(account_id, filters, kind)
-
-
-def _find_references(account_id: int, filters: Any, kind: Kind) -> set[int]:
-    """Return the ids of the lists or segments that stored filters refer to directly; none for invalid filters."""
-    if not filters:
-        return set()
-    scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
-    try:
-        nodes = compiler.parse_filters(filters, scope)
-    except Invalid:
-        return set()
-    return {referenced_id for reference_kind, referenced_id, _ in iter_references(nodes) if reference_kind == kind}
-
-
-def iter_references(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, int, str]]:
-    """Yield (kind, id, path of the value) for each list and segment that filters refer to, also within groups."""
-    for index, node in enumerate(nodes):
-        value_path = f"{path}[{index}].value"
-        if isinstance(node, ConditionGroup):
-            yield from iter_references(node.parts, value_path)
-        elif (
-            isinstance(node, FieldCondition)
-            and node.field.id_kind in ("segment", "list")
-            and node.predicate.key != "present"
-        ):
-            is_list = isinstance(node.value, list)
-            for position, number in enumerate(node.value if is_list else [node.value]):
-                yield node.field.id_kind, number, f"{value_path}[{position}]" if is_list else value_path
 
 
 def find_reachable(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
@@ -222,16 +183,6 @@ def _revoke_flow_approvals(account_id: int, kind: Kind, number: int, by: Actor) 
 def _is_decided_or_asked(model: type[Campaign | Flow]) -> Any:
     is_asked = (model.approval_state == "pending_review") & model.asked_at.is_null(False)
     return (model.approval_state == "approved") | is_asked
-
-
-def find_campaign_references(campaign: Campaign) -> set[tuple[str, int | None]]:
-    """Return (kind, id) of the segments and lists that a campaign goes to or excludes; the id may be None."""
-    trigger = campaign.trigger
-    lists, segments = ("contact_list_ids", "exclude_contact_list_ids"), ("exclude_segment_ids",)
-    chosen: set[tuple[str, int | None]] = {("segment", trigger.segment_id), ("list", trigger.contact_list_id)}
-    for kind, names in (("list", lists), ("segment", segments)):
-        chosen |= {(kind, number) for name in names for number in trigger.data.get(name) or []}
-    return chosen
 
 
 def describe_audience(account_id: int, chosen: Iterable[tuple[str, int | None]]) -> list[tuple[str, int, Any]]:
@@ -400,8 +351,8 @@ def delete(account_id: int, segment_id: int) -> Segment:
 def list_effects(account_id: int, segment_id: int) -> list[dict[str, Any]]:
     """Return what a change of a segment would take effect on, also through other segments, in the form of `find_usage`.
 
-    These are lists that mirror it, campaigns and flows that are active, paused, approved or to be approved, and flows
-    that were active before.
+    These are lists that mirror it, campaigns and flows that are active, paused, approved or to be approved, flows that
+    were active before, and stand-alone templates that programs may send, as `template_id`.
     """
 
     def is_reached(references: Iterable[tuple[str, int | None]]) -> bool:
@@ -429,6 +380,11 @@ def list_effects(account_id: int, segment_id: int) -> list[dict[str, Any]]:
         Flow.status.in_(("active", "paused")) | (Flow.version > 0) | _is_decided_or_asked(Flow),
     )  # fmt: skip
     effects += [{"flow_id": flow.id, "name": flow.name} for flow in flows if is_reached(find_flow_references(flow))]
+    effects += [
+        {"template_id": number, "name": name or ""}
+        for number, name, named in find_standalone_templates(account_id)
+        if is_reached(named)
+    ]
     return effects
 
 
@@ -439,12 +395,14 @@ def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:
     """
     usage: list[dict[str, Any]] = [
         {"campaign_id": number, "name": name}
-        for number, name in rows(
-            "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
-            "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
+        for number, name, flow_id, is_audience in rows(
+            "SELECT c.id, c.name, c.flow_id, "
+            "t.segment_id IS ?2 OR ?2 IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids')) "
+            "FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ?1 "
             "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
-            (account_id, segment_id, segment_id),
+            (account_id, segment_id),
         )
+        if is_audience or ("segment", segment_id) in find_section_references(account_id, flow_id)
     ]
     usage += find_flows_using(account_id, "segment", segment_id)
     usage += [
