@@ -1,5 +1,6 @@
 """All tools of the MCP server in the order of `tools/list`, and their calls."""
 
+import asyncio
 import secrets
 from functools import cache
 from typing import Any
@@ -11,7 +12,7 @@ from appliance.accounts.access import Credential
 from appliance.api.mcp import output
 from appliance.api.mcp.protocol import INVALID_PARAMS, RpcError
 from appliance.api.mcp.tools import account, audience, campaigns, contacts, drafts, flows, operations, proposals
-from appliance.api.mcp.tools.base import Json, Tool, ToolCall, ToolFailed, refuse_arguments
+from appliance.api.mcp.tools.base import Json, Tool, ToolCall, ToolFailed, ToolResult, refuse_arguments
 from appliance.core import validation
 from appliance.core.errors import Invalid
 
@@ -74,7 +75,11 @@ async def _run(tool: Tool, call: ToolCall, arguments: Json) -> Json:
         values = validation.read(tool.input_type, arguments)
     except Invalid as error:
         raise refuse_arguments(error) from None
-    result = await tool.run(call, values)
+    return await asyncio.to_thread(_show, call, await tool.run(call, values))
+
+
+def _show(call: ToolCall, result: ToolResult) -> Json:
+    """Return the result of a tool as clients get it; call it on a thread, because a result may be large."""
     value = msgspec.to_builtins(result.value)
     if call.masker is not None:
         # Once more, because the last response may have named a contact of whom an earlier one spoke.

@@ -4,6 +4,7 @@ A tool does nothing by itself: it calls the API in process with the credential o
 same credential can do over HTTP (`appliance/api/in_process.py`).
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -78,7 +79,8 @@ class ToolCall:
         sent = {name: value for name, value in query.items() if value is not None and value is not UNSET}
         call = ApiCall(method, path, sent, drop_unset(body), key)
         await self._learn_contacts(call)
-        reply = self._show(await call_api(self._request, self.credential, call))
+        # A reply may be large, and everybody's requests run on the event loop.
+        reply = await asyncio.to_thread(self._show, await call_api(self._request, self.credential, call))
         if reply.is_error:
             raise ToolFailed(describe_failure(method, path, reply))
         return reply
@@ -95,7 +97,11 @@ class ToolCall:
             self._known_contacts.add(int(str(contact_id)))
             contact = await call_api(self._request, self.credential, ApiCall("GET", f"/contacts/{contact_id}"))
             if not contact.is_error:
-                self.masker.learn(output.clean(contact.value), "contact")
+                await asyncio.to_thread(self._learn_contact, contact)
+
+    def _learn_contact(self, reply: ApiReply) -> None:
+        if self.masker is not None:
+            self.masker.learn(output.clean(reply.value), "contact")
 
     def _show(self, reply: ApiReply) -> ApiReply:
         value = output.clean(reply.value)
