@@ -30,7 +30,8 @@ MAX_RESULT_CHARACTERS, MAX_TEXT_CHARACTERS, MAX_ERROR_CHARACTERS = 24_000, 4_000
 _MIN_TEXT_CHARACTERS, _MAX_KEY_CHARACTERS, _MAX_ENTRIES, _MAX_DEPTH, _MAX_CUTS = 200, 200, 100, 60, 20
 
 MASKED_EMAIL, MASKED_PHONE, MASKED_NAME, MASKED_VALUE = "[email]", "[phone]", "[name]", "[hidden]"
-_EMAIL = re.compile(r"[^\s@<>\"'(),;:\[\]]{1,64}(?:@|%40)[^\s@<>\"'(),;:\[\]/?&#]{1,255}")
+# Without braces, which stand before `@media` in style sheets
+_EMAIL = re.compile(r"[^\s@<>\"'(),;:\[\]{}]{1,64}(?:@|%40)[^\s@<>\"'(),;:\[\]{}/?&#]{1,255}")
 # Seven digits or more, written as people write phone numbers; times and ids in JSON are left alone by the callers.
 _PHONE = re.compile(r"(?<![\w.-])\+?\(?\d(?:[ ()./-]{0,2}\d){6,16}(?![\w-])")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+(?:Z|[+-]\d{2}:\d{2})?)?")
@@ -52,6 +53,9 @@ _FREE_KEYS = frozenset(
 )  # fmt: skip
 # A longer text is no name.
 _MIN_NAME_CHARACTERS, _MAX_NAME_CHARACTERS = 2, 200
+_WORD, _EDGES = re.compile(r"\w+"), re.compile(r"^\W+|\W+$")
+# Of a long text, only what a result can show is masked.
+_MAX_MASKED_CHARACTERS, _MAX_ADDRESS_CHARACTERS = 4_000, 400
 
 
 def clean_text(text: str) -> str:
@@ -80,8 +84,9 @@ class Masker:
     """
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
+        # Names in lower case, by their first word, and their lengths, longest first
+        self._names: dict[str, set[str]] = {}
+        self._lengths: dict[str, list[int]] = {}
 
     def learn(self, value: Any, key: str = "") -> None:
         """Remember the names of contacts in a response, and all texts in their custom data.
@@ -100,16 +105,26 @@ class Masker:
 
     def _learn_texts(self, value: Any) -> None:
         for text in _list_texts(value):
-            parts = {text.strip(), *text.split()} if len(text) <= _MAX_NAME_CHARACTERS else set()
-            new = {part.casefold() for part in parts if len(part) >= _MIN_NAME_CHARACTERS} - self._names
-            if new:
-                self._names |= new
-                self._pattern = None
+            for part in {text.strip(), *text.split()} if len(text) <= _MAX_NAME_CHARACTERS else ():
+                self._learn_name(_EDGES.sub("", _fold(part)))
+
+    def _learn_name(self, name: str) -> None:
+        first = _WORD.match(name)
+        if first is None or len(name) < _MIN_NAME_CHARACTERS or name in self._names.get(first[0], ()):
+            return
+        self._names.setdefault(first[0], set()).add(name)
+        lengths = self._lengths.setdefault(first[0], [])
+        if len(name) not in lengths:
+            lengths.append(len(name))
+            lengths.sort(reverse=True)
 
     def mask(self, value: Any, key: str = "") -> Any:
-        """Return a JSON value without personal data; `key` is the name of the field that has it."""
+        """Return a JSON value without personal data; `key` is the name of the field that has it.
+
+        Of a text that is longer than results show, only the beginning is masked and returned.
+        """
         if key in _FREE_KEYS:
-            return _hide_texts(value)
+            return self._hide_texts(value)
         if isinstance(value, list):
             return [self.mask(item, key) for item in value]
         if isinstance(value, dict):
@@ -120,25 +135,60 @@ class Masker:
                 self.mask_text(name): self._mask_field(name, item, is_person, is_about_person)
                 for name, item in value.items()
             }
-        return self.mask_text(value) if isinstance(value, str) else value
+        return self._mask_long_text(value) if isinstance(value, str) else value
 
     def _mask_field(self, name: str, value: Any, is_person: bool, is_about_person: bool) -> Any:
         if isinstance(value, str) and (name in _NAME_KEYS or (is_person and name == "name")):
             return MASKED_NAME
         is_hidden = name in _TRACE_KEYS or (is_about_person and name in _MESSAGE_KEYS)
-        return _hide_texts(value) if is_hidden else self.mask(value, name)
+        return self._hide_texts(value) if is_hidden else self.mask(value, name)
+
+    def _mask_long_text(self, text: str) -> str:
+        if len(text) <= _MAX_MASKED_CHARACTERS + _MAX_ADDRESS_CHARACTERS:
+            return self.mask_text(text)
+        # An address or name that is cut in two is not recognized, so the end, in which it stands, is left out. What is
+        # missing is filled up, so that `bound` says that the text was cut.
+        masked = self.mask_text(text[: _MAX_MASKED_CHARACTERS + _MAX_ADDRESS_CHARACTERS])
+        return masked[:-_MAX_ADDRESS_CHARACTERS][:_MAX_MASKED_CHARACTERS].ljust(MAX_TEXT_CHARACTERS + 1)
 
     def mask_text(self, text: str) -> str:
         """Return a text without addresses, phone numbers and the names that were met."""
         if _TIME.fullmatch(text):
             return text
-        text = _PHONE.sub(_mask_phone, _EMAIL.sub(MASKED_EMAIL, text))
-        if self._names:
-            if self._pattern is None:
-                names = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
-                self._pattern = re.compile(rf"(?<!\w)(?:{names})(?!\w)", re.IGNORECASE)
-            text = self._pattern.sub(MASKED_NAME, text)
-        return text
+        return self._mask_names(_PHONE.sub(_mask_phone, _EMAIL.sub(MASKED_EMAIL, text)))
+
+    def _mask_names(self, text: str) -> str:
+        if not self._names:
+            return text
+        folded, parts, end = _fold(text), [], 0
+        for word in _WORD.finditer(folded):
+            if word.start() < end:
+                continue
+            for length in self._lengths.get(word[0], ()):
+                stop = word.start() + length
+                if folded[word.start() : stop] in self._names[word[0]] and not _WORD.match(folded[stop : stop + 1]):
+                    parts += [text[end : word.start()], MASKED_NAME]
+                    end = stop
+                    break
+        return "".join([*parts, text[end:]])
+
+    def _hide_texts(self, value: Any) -> Any:
+        """Return custom data whose texts are hidden; numbers stay unless they are as long as a phone number."""
+        if isinstance(value, str):
+            return MASKED_VALUE
+        if isinstance(value, list):
+            return [self._hide_texts(item) for item in value]
+        if isinstance(value, dict):
+            return {self.mask_text(key): self._hide_texts(item) for key, item in value.items()}
+        return MASKED_VALUE if isinstance(value, int | float) and abs(value) >= 1_000_000 else value
+
+
+def _fold(text: str) -> str:
+    """Return a text in lower case, in which each character stays at its place."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(low if len(low := character.lower()) == 1 else character for character in text)
 
 
 def _mask_phone(match: re.Match[str]) -> str:
@@ -155,17 +205,6 @@ def _list_texts(value: Any) -> list[str]:
         return [value]
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [text for item in items for text in _list_texts(item)]
-
-
-def _hide_texts(value: Any) -> Any:
-    """Return custom data whose texts are hidden; numbers stay unless they are as long as a phone number."""
-    if isinstance(value, str):
-        return MASKED_VALUE
-    if isinstance(value, list):
-        return [_hide_texts(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _hide_texts(item) for key, item in value.items()}
-    return MASKED_VALUE if isinstance(value, int | float) and abs(value) >= 1_000_000 else value
 
 
 class Bounded(NamedTuple):

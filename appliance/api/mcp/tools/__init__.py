@@ -54,7 +54,7 @@ async def call_tool(
     try:
         return await _run(tool, call, arguments)
     except ToolFailed as failure:
-        text = output.clean_text(str(failure))
+        text = output.clean_text(str(failure)[: 2 * output.MAX_ERROR_CHARACTERS])
         text = call.masker.mask_text(text) if call.masker is not None else text
         if len(text) > output.MAX_ERROR_CHARACTERS:
             text = f"{text[: output.MAX_ERROR_CHARACTERS]} …"
