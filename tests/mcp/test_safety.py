@@ -113,6 +113,32 @@ def test_masked_assistant_never_sees_personal_data(server: Server, contact_id: i
     assert shown["first_name"] == "[name]" and shown["channels"][0]["value"] in ("[email]", "[phone]")
 
 
+def test_masked_assistant_sees_no_personal_data_through_merge_tags(server: Server, contact_id: int) -> None:
+    """Content that the assistant writes itself shows sample values, so no filter spells the data in another way."""
+    body = (
+        "<p>{{ email | replace: '@', ' (at) ' }} {{ first_name | replace: 'Z', 'Z ' }} {{ contact.phone | replace: "
+        "'5', 'x' }} {{ first_name | truncate: 2, '' }} {{ contact.data.wife | replace: 'M', 'm ' }}</p>"
+    )
+    secrets = ("private (at)", "Z oe", "141xx", "m athilda", ">Zo")
+    shown, masked = Assistant(server), Assistant(server, query="pii=masked")
+    draft = shown.use("draft_campaign", name="Oracle", subject="x", body=body)["id"]
+    steps = [{"subject": body.replace("<p>", "").replace("</p>", ""), "body": body}]
+    flow = server.client().post("/flows", {"name": "Oracle", "trigger": {"event": "order"}, "steps": steps}).expect(201)
+    path = f"/flows/{flow['id']}/simulate"
+    document = {"contact_id": contact_id, "document": {}, "body": body, "channel": "email"}
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("preview_as", {"campaign_id": draft, "contact_id": contact_id, "html": True}),
+        ("simulate_flow", {"flow_id": flow["id"], "contact_id": contact_id}),
+        ("api_call", {"method": "POST", "path": "/templates/preview", "body": document}),
+        ("api_call", {"method": "POST", "path": path, "body": {"contact_id": contact_id}}),
+    ]
+    for tool, arguments in calls:
+        open_text, text = (json.dumps(assistant.call(tool, **arguments)) for assistant in (shown, masked))
+        assert any(secret in open_text for secret in secrets), (tool, open_text)
+        assert not any(secret in text for secret in secrets), (tool, text)
+        assert tool == "api_call" or "data is masked" in text, text
+
+
 def test_texts_of_strangers_have_no_hidden_characters_and_are_fenced(server: Server, contact_id: int) -> None:
     """What people do not see is removed, and the data stands between markers that it cannot know."""
     assistant = Assistant(server)

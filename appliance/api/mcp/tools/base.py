@@ -27,6 +27,10 @@ S = TypeVar("S", bound=Struct)
 Json = dict[str, Any]
 
 _CONTACT_PATH = re.compile(r"/contacts/(\d{1,18})(?:/|$)")
+# Responses that show the values of a contact in content that the caller may have written: merge tags could spell a name
+# in another way, or one letter at a time.
+_RENDERS_CONTACT = re.compile(r"/templates/preview/?|/flows/[^/]+/simulate/?")
+SAMPLE_VALUES = "Personal data is masked, so this shows the values of a sample contact."
 _MAX_LISTED_FAULTS = 40
 
 
@@ -77,13 +81,26 @@ class ToolCall:
     async def call(self, method: str, path: str, query: Json, body: Any = None, key: str | None = None) -> ApiReply:
         """Return the reply of the API, cleaned and masked; `key` is an idempotency key. Raises ToolFailed."""
         sent = {name: value for name, value in query.items() if value is not None and value is not UNSET}
-        call = ApiCall(method, path, sent, drop_unset(body), key)
+        body = drop_unset(body)
+        if self.masker is not None and isinstance(body, dict) and _RENDERS_CONTACT.fullmatch(path):
+            body = {name: value for name, value in body.items() if name != "contact_id"}
+        call = ApiCall(method, path, sent, body, key)
         await self._learn_contacts(call)
         # A reply may be large, and everybody's requests run on the event loop.
         reply = await asyncio.to_thread(self._show, await call_api(self._request, self.credential, call))
         if reply.is_error:
             raise ToolFailed(describe_failure(method, path, reply))
         return reply
+
+    async def get_unmasked(self, path: str) -> Any:
+        """Return the JSON of a GET request as it is, for a further call only: no result may show it. Raises ToolFailed.
+
+        What is masked or cut would render in another way.
+        """
+        reply = await call_api(self._request, self.credential, ApiCall("GET", path))
+        if reply.is_error:
+            raise ToolFailed(describe_failure("GET", path, reply))
+        return reply.value
 
     async def _learn_contacts(self, call: ApiCall) -> None:
         """Read the contacts that a call is about, so that their names are masked in its response."""

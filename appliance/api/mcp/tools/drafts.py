@@ -4,7 +4,18 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.api.mcp.tools.base import Id, Json, Tool, ToolCall, ToolFailed, ToolOutput, ToolResult, pick
+from appliance.api.mcp import output
+from appliance.api.mcp.tools.base import (
+    SAMPLE_VALUES,
+    Id,
+    Json,
+    Tool,
+    ToolCall,
+    ToolFailed,
+    ToolOutput,
+    ToolResult,
+    pick,
+)
 from appliance.api.mcp.tools.campaigns import WhichCampaign
 
 _MAX_BODY_CHARACTERS, _MAX_LINE_CHARACTERS, _MAX_TEST_ADDRESSES = 200_000, 998, 10
@@ -149,8 +160,7 @@ class PreviewOutput(ToolOutput, kw_only=True, omit_defaults=True):
 
 
 async def _preview(call: ToolCall, wanted: PreviewAs) -> ToolResult:
-    # The content is read unmasked only by the API itself: what comes back here is masked already.
-    campaign = await call.get(f"/campaigns/{wanted.campaign_id}")
+    campaign = await call.get_unmasked(f"/campaigns/{wanted.campaign_id}")
     template = campaign["template"]
     preview = await call.post(
         "/templates/preview",
@@ -163,12 +173,13 @@ async def _preview(call: ToolCall, wanted: PreviewAs) -> ToolResult:
         },
     )
     value = PreviewOutput(
-        subject=template["subject"] or "",
+        subject=output.clean_text(template["subject"] or ""),
         text=preview["text"],
         html=preview["html"] if wanted.html else "",
         bytes=preview["bytes"],
         sms=preview["sms"] or {},
         warnings=preview["warnings"],
+        cut=[SAMPLE_VALUES] if call.masker is not None and isinstance(wanted.contact_id, int) else [],
     )
     return ToolResult(f"Preview of campaign {wanted.campaign_id} with {len(value.warnings)} warnings.", value)
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.api.mcp.tools.base import (
+    SAMPLE_VALUES,
     Id,
     Json,
     OptionalId,
@@ -114,7 +115,8 @@ async def _simulate(call: ToolCall, wanted: SimulateFlow) -> ToolResult:
     path = f"/flows/{wanted.flow_id}"
     if isinstance(wanted.contact_id, int):
         body = {"contact_id": wanted.contact_id, "event": wanted.event}
-        value = pick(SimulationOutput, await call.post(f"{path}/simulate", body))
+        cut = [SAMPLE_VALUES] if call.masker is not None else []
+        value = pick(SimulationOutput, await call.post(f"{path}/simulate", body), cut=cut)
         return ToolResult(f"{len(value.timeline)} entries for contact {wanted.contact_id}. Nothing was sent.", value)
     if wanted.event is not UNSET:
         raise ToolFailed("event is only for the simulation of one contact: give contact_id.")
