@@ -6,15 +6,17 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from appliance.content.designs.sections import KINDS as SECTION_KINDS
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.content.templates import translations
+from appliance.core.i18n import gettext, gettext_noop, name_language
 from appliance.flows import document
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.storage.models import NESTED_STEP_KEYS
 
-# Values beyond this number are not compared one by one; the last difference says so.
-MAX_DIFFERENCES = 500
-MAX_CHARACTERS = 20_000
+# What a page shows. A proposal with more is neither made nor approved, because nobody would see all of it.
+MAX_DIFFERENCES = 1_000
+MAX_CHARACTERS, MAX_ALL_CHARACTERS = 100_000, 500_000
+_TOO_LARGE = gettext_noop("changes more than can be shown: propose less at a time")
 _FIELD_LABELS = {
     "name": gettext_noop("Name"), "subject": gettext_noop("Subject"), "body": gettext_noop("Body"),
     "preheader": gettext_noop("Preview text"), "from_name": gettext_noop("From name"),
@@ -22,7 +24,8 @@ _FIELD_LABELS = {
     "trigger": gettext_noop("Trigger"), "status": gettext_noop("Status"), "filters": gettext_noop("Conditions"),
     "design": gettext_noop("Design"), "data": gettext_noop("Data"), "scheduled_at": gettext_noop("Time"),
     "theme": gettext_noop("Theme"), "duration": gettext_noop("Duration"), "yes": gettext_noop("Yes"),
-    "no": gettext_noop("No"), "event": gettext_noop("Event"),
+    "no": gettext_noop("No"), "event": gettext_noop("Event"), "tracking": gettext_noop("Tracking"),
+    "utm": gettext_noop("UTM parameters"), "experiment": gettext_noop("A/B test"), "repeat": gettext_noop("Repeats"),
 }  # fmt: skip
 
 
@@ -43,20 +46,35 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Differe
     for label in dict.fromkeys((*before, *after)):
         old, new = _to_text(before.get(label)), _to_text(after.get(label))
         if old != new:
-            differences.append(Difference(label, old[:MAX_CHARACTERS], new[:MAX_CHARACTERS]))
-    if len(differences) > MAX_DIFFERENCES:
-        rest = len(differences) - MAX_DIFFERENCES
-        note = gettext("%(count)s further values change.", count=rest)
-        differences = [*differences[:MAX_DIFFERENCES], Difference(gettext("More"), "", note)]
+            differences.append(Difference(label, old, new))
     return differences
+
+
+def find_size_fault(differences: Sequence[Difference]) -> str | None:
+    """Return why differences cannot be shown, or None if a page can show all of them."""
+    sizes = [max(len(difference.before), len(difference.after)) for difference in differences]
+    is_shown = len(sizes) <= MAX_DIFFERENCES and max(sizes, default=0) <= MAX_CHARACTERS
+    return None if is_shown and sum(sizes) <= MAX_ALL_CHARACTERS else gettext(_TOO_LARGE)
+
+
+def shorten(differences: Sequence[Difference]) -> list[Difference]:
+    """Return the first differences that a page can show, and one that says that there are more."""
+    shown, rest = [], MAX_ALL_CHARACTERS
+    for difference in differences[:MAX_DIFFERENCES]:
+        rest -= max(len(difference.before), len(difference.after))
+        if find_size_fault([difference]) is not None or rest < 0:
+            break
+        shown.append(difference)
+    note = gettext("%(count)s further values change.", count=len(differences) - len(shown))
+    return [*shown, Difference(gettext("More"), "", note)]
 
 
 def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if value is None or value == [] or value == {} or value is False:
+    if value is None or value == [] or value == {}:
         return ""
-    return gettext("Yes") if value is True else str(value)
+    return (gettext("Yes") if value else gettext("No")) if isinstance(value, bool) else str(value)
 
 
 def flatten_content(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +85,19 @@ def flatten_content(content: Mapping[str, Any]) -> dict[str, Any]:
             _flatten_design(value, flat)
         else:
             _flatten(value, label_field(name), flat)
+    return flat
+
+
+def flatten_translations(content: Mapping[str, Any], channel: str) -> dict[str, str]:
+    """Return the translated texts of a template by language and label, also of texts that the template has no more."""
+    labels = {
+        text.id: f"{text.section} · {text.label}" if text.section else text.label
+        for text in translations.list_texts(content, channel)
+    }
+    flat: dict[str, Any] = {}
+    for language, texts in sorted((content.get("translations") or {}).items()):
+        for text_id in sorted(texts, key=[*labels, *sorted(texts)].index):
+            _put(flat, f"{name_language(language)} · {labels.get(text_id, text_id)}", texts[text_id]["text"])
     return flat
 
 
@@ -81,14 +112,18 @@ def _flatten_design(design: Mapping[str, Any], flat: dict[str, Any]) -> None:
         counts[label] = counts.get(label, 0) + 1
         values = {key: value for key, value in section.items() if key not in ("id", "type")}
         props = values.pop("props", {})
-        _flatten({**(props if isinstance(props, dict) else {}), **values}, f"{label} {counts[label]}", flat)
+        for fields in (props, values):
+            _flatten(fields, f"{label} {counts[label]}", flat)
     for name, value in design.items():
         if name != "sections":
             _flatten(value, label_field(name), flat)
 
 
 def flatten_steps(steps: Sequence[Any]) -> dict[str, Any]:
-    """Return every value of the steps of a flow, in the form of the API, by step and name."""
+    """Return every value of the steps of a flow, in the form of the API, by step and name.
+
+    A step may have `translations` too, which are those of `flatten_translations`.
+    """
     flat: dict[str, Any] = {}
     _flatten_steps(steps, gettext("Step"), flat)
     return flat
@@ -101,18 +136,22 @@ def _flatten_steps(steps: Any, prefix: str, flat: dict[str, Any]) -> None:
             continue
         kind = BY_TYPE.get(str(step.get("type")))
         path = f"{prefix} {index}"
-        flat[path] = gettext(kind.label) if kind is not None else str(step.get("type", ""))
+        _put(flat, path, gettext(kind.label) if kind is not None else str(step.get("type", "")))
         for name, value in step.items():
             if name in ("id", "type", "template_id") or document.is_absent(value):
                 continue
             if name == "duration" and isinstance(value, int):
-                flat[f"{path} · {label_field(name)}"] = format_duration(value)
+                _put(flat, f"{path} · {label_field(name)}", format_duration(value))
+            elif name == "translations" and isinstance(value, dict):
+                for label, text in value.items():
+                    _put(flat, f"{path} · {label}", text)
             elif name in NESTED_STEP_KEYS and isinstance(value, list | tuple):
                 _flatten_steps(value, f"{path} · {label_field(name)} ·", flat)
             elif name == "design" and isinstance(value, dict):
                 design: dict[str, Any] = {}
                 _flatten_design(value, design)
-                flat.update({f"{path} · {label}": text for label, text in design.items()})
+                for label, text in design.items():
+                    _put(flat, f"{path} · {label}", text)
             else:
                 _flatten(value, f"{path} · {label_field(name)}", flat)
 
@@ -124,8 +163,16 @@ def _flatten(value: Any, label: str, flat: dict[str, Any]) -> None:
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value, start=1):
             _flatten(inner, f"{label} · {index}", flat)
-    elif not document.is_absent(value):
-        flat[label] = value
+    elif value is not None and value != "":
+        _put(flat, label, value)
+
+
+def _put(flat: dict[str, Any], label: str, value: Any) -> None:
+    """Add a value under its label, with a number if there is another value under it, so that none hides another."""
+    number, name = 2, label
+    while name in flat:
+        name, number = f"{label} ({number})", number + 1
+    flat[name] = value
 
 
 def label_field(name: str) -> str:

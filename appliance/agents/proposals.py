@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.accounts import approvals, audit
 from appliance.accounts.audit import Actor
 from appliance.agents import mail
-from appliance.agents.differences import Difference
+from appliance.agents.differences import Difference, find_size_fault, shorten
 from appliance.agents.kinds import BY_NAME, KINDS
 from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.core import clock, validation
@@ -163,6 +163,9 @@ def check(account_id: int, request: ProposalWrite, _: int | None = None) -> None
     changes = faults.collect(read_changes, kind, request.changes)
     faults.check()
     kind.check(account_id, request.subject_id, changes)
+    fault = find_size_fault(kind.compare(account_id, request.subject_id, changes))
+    if fault is not None:
+        raise Invalid({"changes" if request.changes else "subject_id": [fault]})
 
 
 def _exists(account_id: int, kind: ProposalKind, subject_id: int) -> bool:
@@ -255,6 +258,8 @@ def review(account_id: int, proposal_id: int, by: Actor) -> Review:
         # A newer release may not know the changes any more, and conditions may name what was deleted.
         return Review(version, True, [], Reach(), None)
     price = _find_sms_price(account_id) if reach.sms_parts is not None else None
+    if find_size_fault(differences) is not None:
+        differences = shorten(differences)
     cost = None if price is None or reach.sms_parts is None else reach.sms_parts * price
     return Review(version, version != row.version, differences, reach, cost)
 
@@ -299,12 +304,19 @@ def can_decide(row: Proposal, by: Actor) -> bool:
 
 
 def prepare_approval(account_id: int, proposal_id: int, by: Actor) -> Any:
-    """Return what the approval of a proposal needs, computed before its transaction; raises NotFound and Invalid."""
+    """Return what the approval of a proposal needs, computed before its transaction; raises NotFound and Invalid.
+
+    It is Invalid also if the subject has grown since, so that no page shows all of it.
+    """
     row = get(account_id, proposal_id, by)
     if row.state != "open" or find_subject(row) is None:
         return None  # The approval raises the error.
     kind = BY_NAME[row.kind]
-    return kind.prepare(account_id, row.subject_id, read_changes(kind, row.changes))
+    changes = read_changes(kind, row.changes)
+    fault = find_size_fault(kind.compare(account_id, row.subject_id, changes))
+    if fault is not None:
+        raise Invalid({"base": [fault]})
+    return kind.prepare(account_id, row.subject_id, changes)
 
 
 def approve(account_id: int, proposal_id: int, request: ApproveProposal, by: Actor, prepared: Any) -> Proposal:

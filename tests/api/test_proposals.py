@@ -95,6 +95,56 @@ def test_a_user_sends_what_an_agent_proposes(agent: Client, editor: Client, api:
     approve(editor, proposal, shown["version"]).expect(409)
 
 
+def get_values(user: Client, proposal: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the values that a proposal changes, by their labels."""
+    return {row["label"]: (row["before"], row["after"]) for row in look(user, proposal)["differences"]}
+
+
+def test_all_that_is_sent_is_shown(agent: Client, editor: Client, list_id: int) -> None:
+    """Also translations, of variants and flows too, UTM parameters, tracking, custom data and the test."""
+    texts = {"subject": "Anders", "body": "<p>Ganz anders {{ unsubscribe_url }}</p>"}
+    variant = {"name": "Loud", "subject": "HELLO"}
+    experiment = {"metric": "event", "event": "order", "test_share": 0.4, "variants": [{"name": "Calm"}, variant]}
+    settings = {"tracking": False, "utm": {"source": "elsewhere"}, "data": {"Name": "x", "name": "y"}}
+    campaign = draft(agent, list_id, **settings, experiment=experiment)
+    for template in (campaign["template"]["id"], campaign["experiment"]["variants"][1]["template_id"]):
+        agent.put(f"/templates/{template}/translations/de", {"texts": {"subject": texts["subject"]}}).expect(200)
+    agent.put(f"/templates/{campaign['template']['id']}/translations/de", {"texts": texts}).expect(200)
+    values = get_values(editor, propose(agent, "send_campaign", campaign["id"]))
+    assert values["German · Subject"] == values["Loud · German · Subject"] == ("", "Anders")
+    assert values["German · Content"][1] == texts["body"] and values["Loud · Subject"] == ("", "HELLO")
+    assert values["Tracking"] == ("", "No") and ("", "elsewhere") in values.values()
+    assert {values["Data · Name"][1], values["Data · Name (2)"][1]} == {"x", "y"}
+    assert ("", "0.4") in values.values() and ("", "order") in values.values()
+    flow = agent.post("/flows", {"name": "F", "trigger": {"event": "order"}, "steps": [
+        {"filters": SUBSCRIBED, "yes": STEPS}]}).expect(201)  # fmt: skip
+    agent.put(f"/templates/{flow['templates'][0]['id']}/translations/de", {"texts": {"subject": "Nein"}}).expect(200)
+    values = get_values(editor, propose(agent, "start_flow", flow["id"]))
+    assert values["Step 1 · Yes · 1 · German · Subject"] == ("", "Nein")
+
+
+def test_what_cannot_be_shown_is_not_proposed(agent: Client, editor: Client, api: Client, list_id: int) -> None:
+    """A long value is shown to its end, and one that is too long is neither proposed nor approved."""
+    end = "</p><p>The end {{ unsubscribe_url }}</p>"
+    campaign = draft(agent, list_id)
+    path = f"/templates/{campaign['template']['id']}"
+    agent.patch(path, {"body": f"<p>{'benign ' * 5_000}{end}"}).expect(200)
+    proposal = propose(agent, "send_campaign", campaign["id"])
+    assert get_values(editor, proposal)["Body"][1].endswith(end)
+    long = f"<p>{'benign ' * 20_000}{end}"
+    agent.patch(path, {"body": long}).expect(200)
+    shown = look(editor, proposal)
+    assert shown["differences"][-1]["label"] == "More"
+    assert "more than can be shown" in str(approve(editor, proposal, shown["version"]).expect(422))
+    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] == "draft"
+    agent.post(f"/proposals/{proposal['id']}/withdraw").expect(200)
+    body = {"kind": "send_campaign", "subject_id": campaign["id"]}
+    assert set(agent.post("/proposals", body).expect(422)["validation_errors"]) == {"subject_id"}
+    receipt = api.post("/templates", {"name": "Receipt", **TEXT}).expect(201)["id"]
+    body = {"kind": "change_template", "subject_id": receipt, "changes": {"body": long}}
+    assert set(agent.post("/proposals", body).expect(422)["validation_errors"]) == {"changes"}
+
+
 def test_a_change_needs_a_new_look(agent: Client, editor: Client, api: Client, list_id: int) -> None:
     """An approval of what was changed meanwhile is refused and sends nothing.
 

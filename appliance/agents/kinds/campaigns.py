@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents import versions
-from appliance.agents.differences import Difference, compare, flatten_content, label_field
+from appliance.agents.differences import Difference, compare, flatten_content, flatten_translations, label_field
 from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.audience.segments import explain
 from appliance.campaigns import audience, preflight, send, store
@@ -20,11 +21,15 @@ from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.core.i18n import format_clock, format_full_date, format_list, gettext, gettext_noop
 from appliance.core.validation import When
-from appliance.storage.models import Campaign
+from appliance.storage.models import Campaign, Template
 
 # How long an approved send can be undone before the first message leaves, as on the page that sends a campaign.
 HOLD_SECONDS = 15
 _FIRST_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to", "body")
+_EXPERIMENT_FIELDS = (
+    "metric", "event", "by_amount", "test_share", "holdout", "uneven", "decide_after_minutes", "decided_by",
+    "too_close",
+)  # fmt: skip
 
 
 class SendChanges(Struct):
@@ -95,14 +100,35 @@ def compare_campaign(account_id: int, campaign_id: int, changes: SendChanges) ->
         Difference(gettext("To"), "", to),
         *([Difference(gettext("Except"), "", excluded)] if excluded else []),
     ]
-    content = flatten_content(
-        {name: value for name, value in to_document(campaign.template).items() if name in (*_FIRST_FIELDS, "design")}
-    )
-    differences += compare({}, content)
+    differences += compare({}, flatten_content(_get_settings(campaign)))
+    differences += compare({}, _flatten_message(campaign.template))
     for variant in campaign.setup.variants[1:] if campaign.setup is not None else ():
-        texts = flatten_content({name: value for name, value in to_document(variant.template).items() if value})
-        differences += compare({}, {f"{variant.name or variant.number} · {name}": text for name, text in texts.items()})
+        name, texts = variant.name or variant.number, _flatten_message(variant.template)
+        differences += compare({}, {f"{name} · {label}": text for label, text in texts.items()})
     return differences
+
+
+def _flatten_message(template: Template) -> dict[str, Any]:
+    """Return all values of a template that a message is made of, by their labels, and its translations after them."""
+    document = to_document(template)
+    content = {name: document[name] for name in (*_FIRST_FIELDS, "design")}
+    return {**flatten_content(content), **flatten_translations(document, template.channel)}
+
+
+def _get_settings(campaign: Campaign) -> dict[str, Any]:
+    """Return what is sent along with the content: the name, custom data, tracking, UTM parameters, and the test."""
+    setup = campaign.setup
+    experiment = setup.experiment if setup is not None else None
+    return {
+        "name": campaign.name,
+        "tracking": gettext("Yes") if campaign.tracking else gettext("No"),
+        "utm": campaign.utm,
+        "data": campaign.data,
+        "repeat": msgspec.to_builtins(campaign.repeat) if campaign.repeat is not None else None,
+        "best_hour_until": campaign.best_hour_until,
+        "experiment": {name: getattr(experiment, name) for name in _EXPERIMENT_FIELDS} if experiment else None,
+        "variants": [{"send_after_minutes": variant.send_after_minutes} for variant in setup.variants] if setup else [],
+    }
 
 
 def _describe_time(account_id: int, campaign: Campaign, changes: SendChanges) -> str:

@@ -9,8 +9,9 @@ from msgspec import UNSET, Struct, UnsetType
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents import versions
-from appliance.agents.differences import Difference, compare, flatten_steps, label_field
+from appliance.agents.differences import Difference, compare, flatten_steps, flatten_translations, label_field
 from appliance.agents.kinds.base import NoChanges, ProposalKind, Reach
+from appliance.content.templates.revisions import to_document
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Name
@@ -19,7 +20,7 @@ from appliance.flows import versions as flow_versions
 from appliance.flows.document import Step
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.store import FlowData, FlowGoal, FlowInput, FlowPatch, FlowSteps, FlowTrigger
-from appliance.storage.models import Flow
+from appliance.storage.models import NESTED_STEP_KEYS, Flow
 
 
 class FlowChanges(Struct):
@@ -65,7 +66,20 @@ def compare_start(account_id: int, flow_id: int, changes: NoChanges) -> list[Dif
     flow = store.get(account_id, flow_id)
     before = gettext("Draft") if flow.status == "draft" else gettext("Paused")
     status = Difference(label_field("status"), before, gettext("Active"))
-    return [status, *compare({}, {**_flatten_settings(flow), **flatten_steps(_dump_steps(flow))})]
+    translated = {row.id: flatten_translations(to_document(row), row.channel) for row in flow.templates}
+    steps = _add_translations(_dump_steps(flow), translated)
+    return [status, *compare({}, _flatten_settings(flow)), *compare({}, flatten_steps(steps))]
+
+
+def _add_translations(steps: list[Step], translated: dict[int, dict[str, str]]) -> list[Step]:
+    """Return dumped steps with the translated texts of their templates, at all levels."""
+    return [
+        {
+            key: _add_translations(value, translated) if key in NESTED_STEP_KEYS and isinstance(value, list) else value
+            for key, value in {**step, "translations": translated.get(step.get("template_id") or 0, {})}.items()
+        }
+        for step in steps
+    ]
 
 
 def _dump_steps(flow: Flow) -> list[dict[str, Any]]:
