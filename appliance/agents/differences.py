@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from appliance.content.designs.sections import KINDS as SECTION_KINDS
 from appliance.content.templates import translations
-from appliance.core.i18n import gettext, gettext_noop, name_language
+from appliance.core.i18n import format_list, gettext, gettext_noop, name_language
 from appliance.flows import document
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
@@ -26,6 +26,7 @@ _FIELD_LABELS = {
     "theme": gettext_noop("Theme"), "duration": gettext_noop("Duration"), "yes": gettext_noop("Yes"),
     "no": gettext_noop("No"), "event": gettext_noop("Event"), "tracking": gettext_noop("Tracking"),
     "utm": gettext_noop("UTM parameters"), "experiment": gettext_noop("A/B test"), "repeat": gettext_noop("Repeats"),
+    "secret_headers": gettext_noop("Secret headers"),
 }  # fmt: skip
 
 
@@ -142,6 +143,9 @@ def _flatten_steps(steps: Any, prefix: str, flat: dict[str, Any]) -> None:
                 continue
             if name == "duration" and isinstance(value, int):
                 _put(flat, f"{path} · {label_field(name)}", format_duration(value))
+            elif name == "secret_headers" and isinstance(value, dict):
+                # Their values are secret, also to whoever decides.
+                _put(flat, f"{path} · {label_field(name)}", format_list(sorted(value)))
             elif name == "translations" and isinstance(value, dict):
                 for label, text in value.items():
                     _put(flat, f"{path} · {label}", text)

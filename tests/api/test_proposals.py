@@ -233,6 +233,29 @@ def test_flows_are_started_and_changed_by_approval(agent: Client, editor: Client
     assert (changed["steps"][0]["subject"], changed["version"]) == ("Many thanks", 2)
 
 
+def test_a_proposal_has_no_secrets(agent: Client, editor: Client, api: Client) -> None:
+    """Secrets of requests are refused, because a proposal is stored and shown; without values they stay as they are."""
+    step = {"type": "http_request", "url": "https://hooks.example.org/a", "signing_secret": "A" * 20,
+            "secret_headers": {"Authorization": "Bearer A", "X-Key": "B"}}  # fmt: skip
+    flow = api.post("/flows", {"name": "H", "trigger": {"event": "sale"}, "steps": [step]}).expect(201)
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
+    [stored] = flow["steps"]
+    split = {"filters": SUBSCRIBED, "yes": [{"type": "notify", "via": "slack", "slack_url": "https://a.example/x"}]}
+    body = {"kind": "change_flow", "subject_id": flow["id"]}
+    for steps, fields in (
+        ([{**stored, "signing_secret": "B" * 20}], {"signing_secret"}),
+        ([{**stored, "secret_headers": {"Authorization": "Bearer B", "X-Key": None}}], {"secret_headers"}),
+        ([{**step, "url": "https://evil.example.org"}], {"signing_secret", "secret_headers"}),
+    ):
+        errors = agent.post("/proposals", {**body, "changes": {"steps": steps}}).expect(422)["validation_errors"]
+        assert set(errors) == {f"changes.steps[0].{field}" for field in fields}
+    refused = agent.post("/proposals", {**body, "changes": {"steps": [stored, split]}}).expect(422)
+    assert set(refused["validation_errors"]) == {"changes.steps[1].yes[0].slack_url"}
+    kept = {**stored, "url": "https://hooks.example.org/b", "secret_headers": {"Authorization": None}}
+    values = get_values(editor, propose(agent, "change_flow", flow["id"], changes={"steps": [kept]}))
+    assert values["Step 1 · Secret headers"] == ("Authorization and X-Key", "Authorization")
+
+
 def test_templates_and_segments_in_use_change_by_approval(agent: Client, editor: Client, api: Client) -> None:
     """An agent changes its own template until it was sent, and a segment until something uses it."""
     own = agent.post("/templates", {"name": "Own", **TEXT}).expect(201)["id"]

@@ -137,11 +137,30 @@ def check_change(account_id: int, flow_id: int, changes: FlowChanges) -> None:
         if template_id is not None and own.get(raw.get("id")) != template_id:
             # What another template has may change until the proposal is approved.
             raise Invalid({f"{path}.template_id": [gettext("must be that of the step: give the content instead")]})
+    _refuse_secrets(changes.steps)
     try:
         store.check_request(account_id, _to_patch(changes), flow_id)
     except Invalid as error:
         fields = {f"changes.{name}": messages for name, messages in error.fields.items()}
         raise Invalid(fields, reason=error.reason) from None
+
+
+# Names of fields that are encrypted in a flow. A proposal is stored and shown as it was made.
+_SECRET_FIELDS = frozenset(
+    field.name for kind in BY_TYPE.values() for field in kind.fields if field.type in ("secret", "secret_object")
+)
+
+
+def _refuse_secrets(steps: Any) -> None:
+    """Raise Invalid for each value of a secret field; names without a value keep the stored one."""
+    faults: dict[str, list[str]] = {}
+    for path, raw in _walk_raw(steps, "changes.steps"):
+        for name in sorted(_SECRET_FIELDS & raw.keys()):
+            value = raw[name]
+            if any(value.values()) if isinstance(value, dict) else value:
+                faults[f"{path}.{name}"] = [gettext("is secret: a user sets it in the flow")]
+    if faults:
+        raise Invalid(faults)
 
 
 def _walk_raw(steps: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
