@@ -260,6 +260,8 @@ def test_later_without_a_date_never_sends_now(page: Page, api: Client) -> None:
     page.locator("#f-day").fill("")
     expect(page.locator("#f-day-err")).to_contain_text("Select a date")
     page.get_by_role("link", name="Review and send").click()
+    expect(page.locator("#f-day")).to_be_focused()
+    page.goto(f"/campaigns/{number}/send")
     expect(page.get_by_role("button", name="Schedule for 8 contacts")).to_be_visible()
 
 

@@ -313,7 +313,7 @@ def _draw_settings(camera: Camera, world: World) -> None:
     for name, value in (("source", "newsletter"), ("medium", "{{ channel }}"), ("campaign", "{{ campaign.name }}")):
         page.get_by_label(f"utm_{name}").fill(value)
     page.get_by_role("button", name=gettext("Save"), exact=True).click()
-    expect(page.get_by_text(gettext("Saved."))).to_be_visible()
+    expect(page.get_by_text(gettext("Saved."), exact=True)).to_be_visible()
     camera.take("utm", page.locator("#utm"), margin=0)
     page.goto("/settings/team")
     camera.take("team", page.get_by_role("region", name=gettext("Team members")), max_height=420)

@@ -20,7 +20,7 @@ from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows import lifecycle, store
 from appliance.storage.models import Flow, User
-from appliance.storage.transactions import commit, render_send
+from appliance.storage.transactions import commit, fetch, render_send
 from ui import formats, view
 from ui.forms import Form
 from ui.guard import signed_in
@@ -70,6 +70,7 @@ async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> 
 @signed_in("campaigns:approve")
 async def reject_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Reject a campaign, with the note of the form."""
+    await fetch(campaigns.get, visit.account_id, campaign_id)
     if not (note := _read_note(request)):
         return _require_note(request, f"/campaigns/{campaign_id}")
     args = (
@@ -117,6 +118,7 @@ async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @signed_in("campaigns:approve")
 async def reject_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Reject a flow, with the note of the form."""
+    await fetch(store.get, visit.account_id, flow_id)
     if not (note := _read_note(request)):
         return _require_note(request, f"/flows/{flow_id}")
     args = (

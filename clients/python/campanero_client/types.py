@@ -2483,6 +2483,7 @@ class ErrorResponse(_ErrorResponseKeywords):
         "invalid_credentials",
         "invalid_json",
         "method_not_allowed",
+        "not_acceptable",
         "not_found",
         "otp_required",
         "payload_too_large",
