@@ -9,6 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import approvals, audit
@@ -24,7 +25,7 @@ from appliance.core.validation import PageQuery, default
 from appliance.flows import replays
 from appliance.flows.replays import PreparedReplay, ReplayRequest
 from appliance.storage.database import Page, paginate, scalar
-from appliance.storage.models import Account, ApiKey, Proposal
+from appliance.storage.models import Account, ApiKey, FlowReplay, Proposal
 from appliance.storage.transactions import require_write_transaction
 
 Kind = Literal["send_campaign", "start_flow", "change_flow", "change_segment", "change_template"]
@@ -32,6 +33,8 @@ State = Literal["open", "approved", "returned", "withdrawn"]
 # The open proposals of one agent, and the bytes of the changes of a proposal as JSON.
 MAX_OPEN, MAX_CHANGES_BYTES = 50, 524_288
 REPLAYED_DAYS = 90
+# A replay of the time until it was made begins at most so long after that.
+_MAX_START_MS = 60_000
 CHANGED = gettext_noop("What is proposed has changed since you saw it. Look at it again before you decide.")
 _DECIDED = gettext_noop("This proposal is not open any more.")
 
@@ -92,7 +95,7 @@ class Review(NamedTuple):
     is_changed: bool  # since the proposal was made
     differences: list[Difference]
     reach: Reach
-    cost: float | None  # of the SMS parts, at the price that was last used in a replay of a flow
+    cost: float | None  # of the SMS parts, at the price that a user last used in a replay of a flow
 
 
 def get_key_id(by: Actor) -> int | None:
@@ -212,11 +215,46 @@ def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedR
         version=kind.describe_version(subject), created_at=now, updated_at=now,
     )  # fmt: skip
     if replay is not None:
-        with suppress(Conflict):  # One that a user started is running.
-            replays.start(replay, by.name)
+        _start_replay(replay, by)
     mail.tell_deciders(row)
     audit.record(by, account_id, "proposal_create", f"proposal:{row.id}", _describe(row))
     return row
+
+
+def _start_replay(replay: PreparedReplay, by: Actor) -> None:
+    """Start the replay of a proposal, also in place of one that its agent started; not while one of others runs."""
+    running = replays.find(replay.values["account"], replay.flow_id)
+    if running is not None and running.requested_by == by.name:
+        replays.cancel(replay.values["account"], replay.flow_id)
+    with suppress(Conflict):
+        replays.start(replay, by.name)
+
+
+# What decides the result of a replay, besides the events: what is replayed, and how, which a user may choose.
+_REPLAYED_VALUES = ("steps", "trigger", "goal", "live_version")
+_REPLAY_OPTIONS = ("days", "seed", "order_event", "sms_price")
+
+
+def find_replay(row: Proposal) -> tuple[FlowReplay | None, bool]:
+    """Return the last replay of the flow of a proposal, and whether it is one of what is proposed.
+
+    An agent may start a replay of other steps, other times or other prices, which would say nothing about the proposal.
+    It parses steps, so call it on the scanner pool.
+    """
+    if row.state != "open" or BY_NAME[row.kind].noun != "flow":
+        return None, False
+    try:
+        replay = replays.find(row.account_id, row.subject_id)
+        expected = prepare_replay(row.account_id, ProposalWrite(cast(Kind, row.kind), row.subject_id, row.changes))
+    except (NotFound, Invalid):
+        return None, False
+    if replay is None or expected is None:
+        return None, False
+    is_of_user = replay.requested_by.startswith("user:")
+    names = _REPLAYED_VALUES if is_of_user else (*_REPLAYED_VALUES, *_REPLAY_OPTIONS)
+    values = msgspec.json.decode(msgspec.json.encode({name: expected.values[name] for name in names}))
+    is_recent = is_of_user or replay.created_at - replay.until < _MAX_START_MS
+    return replay, is_recent and all(getattr(replay, name) == value for name, value in values.items())
 
 
 def _describe(row: Proposal) -> dict[str, Any]:
@@ -265,7 +303,11 @@ def review(account_id: int, proposal_id: int, by: Actor) -> Review:
 
 
 def _find_sms_price(account_id: int) -> float | None:
-    sql = "SELECT sms_price FROM flow_replay WHERE account_id = ? AND sms_price IS NOT NULL ORDER BY id DESC LIMIT 1"
+    """Return the price of the last replay that a user started; no key sets what a proposal costs."""
+    sql = (
+        "SELECT sms_price FROM flow_replay WHERE account_id = ? AND sms_price IS NOT NULL "
+        "AND requested_by LIKE 'user:%' ORDER BY id DESC LIMIT 1"
+    )
     return cast(float | None, scalar(sql, (account_id,)))
 
 

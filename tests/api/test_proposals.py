@@ -203,6 +203,11 @@ def test_an_sms_to_all_contacts_shows_its_parts(agent: Client, editor: Client, a
     shown = api.wait(f"/proposals/{proposal['id']}", lambda row: row["sms_parts"] is not None)
     assert (shown["people"], shown["sms_parts"], shown["sms_cost"]) == (1, 1, None)
     assert {"label": "To", "before": "", "after": "All contacts"} in shown["differences"]
+    # The price is that of a user, not one of the agent.
+    for client, price, cost in ((editor, 0.07, 0.07), (agent, 0.00001, 0.07)):
+        flow = agent.post("/flows", {"name": "F", "trigger": {"event": "order"}, "steps": STEPS}).expect(201)["id"]
+        client.post(f"/flows/{flow}/replay", {"sms_price": price}).expect(202)
+        assert look(editor, proposal)["sms_cost"] == cost
     approve(editor, proposal, shown["version"]).expect(200)
     assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] in ("holding", "sending", "completed")
 

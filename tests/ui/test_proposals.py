@@ -82,6 +82,30 @@ def test_a_user_returns_a_proposal_with_a_note(user: ScriptlessBrowser, agent: C
     assert "Wait a week." in page.reload().text and not page.reload().has("button", "Approve and start")
 
 
+def test_a_replay_of_something_else_is_not_shown(user: ScriptlessBrowser, api: Client, agent: Client) -> None:
+    """What the agent replays besides, with other steps or another time, says nothing about the proposal."""
+    flow = agent.post("/flows", {"name": "Swap", "trigger": {"event": "order"}, "steps": STEPS}).expect(201)
+    path = f"/flows/{flow['id']}"
+    agent.post(f"{path}/replay", {"days": 1}).expect(202)  # It may run when the proposal is made.
+    starting = propose(agent, "start_flow", flow["id"])
+    others: list[dict[str, Any]] = [{"until": "2026-02-01T00:00:00Z"}, {"steps": [{"duration": 60}]}, {"days": 1}]
+    for kind in ("start_flow", "change_flow"):
+        proposal = starting
+        if kind == "change_flow":
+            agent.post(f"/proposals/{starting['id']}/withdraw").expect(200)
+            api.post(f"{path}/activate").expect(200)
+            steps = [*api.get(path).expect(200)["steps"], {"duration": 86_400}, *STEPS]
+            proposal = propose(agent, kind, flow["id"], changes={"steps": steps})
+        page_path = f"/proposals/{proposal['id']}"
+        api.wait(f"{path}/replay", lambda row: row["state"] == "complete")
+        assert "sumline" in HtmlPage(user, page_path).html, kind
+        for other in others:
+            agent.post(f"{path}/replay", other).expect(202)
+            api.wait(f"{path}/replay", lambda row: row["state"] == "complete")
+            page = HtmlPage(user, page_path)
+            assert "sumline" not in page.html and "The replay has no result." in page.text, other
+
+
 def test_one_button_stops_all_agents(user: ScriptlessBrowser, agent: Client) -> None:
     """The page says since when, and lets them go on."""
     user.submit("/proposals/agents", stopped="yes")

@@ -94,7 +94,7 @@ async def _render_proposal(
         may_approve=may_decide and await fetch(proposals.can_decide, row, visit.actor),
         subject_url=kind.path.format(row.subject_id) if review.version else "",
         decider=await fetch(_find_decider, row), cost=_format_cost(review.cost),
-        **await fetch(_load_replay, visit.account_id, row),
+        **await scan(_load_replay, visit.account_id, row),
     )  # fmt: skip
 
 
@@ -108,21 +108,24 @@ def _format_cost(cost: float | None) -> str:
 
 
 def _load_replay(account_id: int, row: Proposal) -> dict[str, Any]:
-    """Return the replay of the flow of a proposal: `replay`, `percent` and `headline`; without one they are empty."""
-    empty: dict[str, Any] = {"replay": None, "percent": 0, "headline": "", "replay_rows": [], "compares": False}
-    if row.state != "open" or BY_NAME[row.kind].noun != "flow":
-        return empty
-    try:
-        replay = replays.find(account_id, row.subject_id)
-    except errors.NotFound:
-        return empty
-    result = replays.read_result(replay) if replay is not None else None
-    if replay is None or result is None:
-        percent = round(100 * replays.get_progress(replay)) if replay is not None else 0
-        return {**empty, "replay": replay, "percent": percent}
-    words = replay_words.summarize(account_id, result, replay.days)
-    shown = {"headline": words["headline"], "replay_rows": words["rows"], "compares": words["compares"]}
-    return {"replay": replay, "percent": 100, **shown}
+    """Return the replay of what is proposed: `replay`, `is_replaying`, `percent` and `headline`.
+
+    A replay of something else has no headline; without a replay they are empty.
+    """
+    replay, is_own = proposals.find_replay(row)
+    is_replaying = replay is not None and is_own and replay.state in ("waiting", "running")
+    shown: dict[str, Any] = {
+        "replay": replay, "is_replaying": is_replaying, "percent": 0, "headline": "", "replay_rows": [],
+        "compares": False, "replayed_days": replay.days if replay and is_own else proposals.REPLAYED_DAYS,
+    }  # fmt: skip
+    if replay is None or not is_own:
+        return shown
+    shown["percent"] = round(100 * replays.get_progress(replay))
+    result = replays.read_result(replay)
+    if result is not None:
+        words = replay_words.summarize(account_id, result, replay.days)
+        shown |= {"headline": words["headline"], "replay_rows": words["rows"], "compares": words["compares"]}
+    return shown
 
 
 @pages.post("/<proposal_id:int>/approve")
