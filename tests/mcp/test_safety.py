@@ -254,6 +254,10 @@ def test_results_are_bounded_and_say_what_is_missing(server: Server) -> None:
     first_page = assistant.use("find_contacts", search="many", limit=50)
     assert (first_page["total"], first_page["next_page"]) == (60, 2) and "page 2" in first_page["cut"][0]
     assert len(assistant.use("find_contacts", search="many", limit=50, page=2)["contacts"]) == 10
+    long = {"contact_id": "9" * 5_000}
+    assert "contact_id" in Assistant(server, query="pii=masked").fail(
+        "api_call", method="GET", path="/events", query=long
+    )
     faults = assistant.fail("find_contacts", **{f"x{number}": 1 for number in range(500)})
     assert len(faults) < 5_000 and "and 460 more" in faults
 

@@ -27,6 +27,7 @@ S = TypeVar("S", bound=Struct)
 Json = dict[str, Any]
 
 _CONTACT_PATH = re.compile(r"/contacts/(\d{1,18})(?:/|$)")
+_CONTACT_ID = re.compile(r"[0-9]{1,18}")
 # Responses that show the values of a contact in content that the caller may have written: merge tags could spell a name
 # in another way, or one letter at a time.
 _RENDERS_CONTACT = re.compile(r"/templates/preview/?|/flows/[^/]+/simulate/?")
@@ -109,7 +110,7 @@ class ToolCall:
         body = call.body if isinstance(call.body, dict) else {}
         match = _CONTACT_PATH.search(call.path)
         for contact_id in (call.query.get("contact_id"), body.get("contact_id"), match[1] if match else None):
-            if not str(contact_id).isdecimal() or int(str(contact_id)) in self._known_contacts:
+            if not _CONTACT_ID.fullmatch(str(contact_id)) or int(str(contact_id)) in self._known_contacts:
                 continue
             self._known_contacts.add(int(str(contact_id)))
             contact = await call_api(self._request, self.credential, ApiCall("GET", f"/contacts/{contact_id}"))
