@@ -5,6 +5,7 @@ itself (RFC 7591). All of them are public clients: whoever registers gets a secr
 PKCE protects the code (docs/decisions.md#28-connected-apps). Only the host of a document's URL is verified.
 """
 
+import re
 import unicodedata
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from cachetools import TTLCache
 from msgspec import Meta, Struct
 
 from appliance.core import clock, crypto
+from appliance.core.hidden_characters import clean_text
 from appliance.sending.delivery import safe_http
 from appliance.storage.database import rows
 from appliance.storage.models import AppClient
@@ -68,6 +70,10 @@ class ClientMetadata(Struct):
     response_types: list[str] | None = None
 
 
+# Letters, digits, dots and hyphens, or an IPv6 address, with a port; `@` has an error of its own.
+_HOST = re.compile(r"(?:[A-Za-z0-9.@_-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
+
+
 def clean_name(name: str | None, fallback: str) -> str:
     """Return the name of a program on one line without invisible characters and changes of direction, cut to a length.
 
@@ -75,10 +81,11 @@ def clean_name(name: str | None, fallback: str) -> str:
     """
     visible = "".join(
         " " if character.isspace() else character
-        for character in unicodedata.normalize("NFC", name or "")
+        for character in clean_text(unicodedata.normalize("NFC", name or ""))
         if character.isspace() or unicodedata.category(character)[0] != "C"
     )
-    return " ".join(visible.split())[:MAX_NAME_CHARACTERS].strip() or fallback
+    has_shape = any(unicodedata.category(character)[0] in "LNPS" for character in visible)
+    return " ".join(visible.split())[:MAX_NAME_CHARACTERS].strip() if has_shape else fallback
 
 
 def find_redirect_fault(uri: str) -> str | None:
@@ -93,6 +100,9 @@ def find_redirect_fault(uri: str) -> str | None:
         _ = parts.port
     except ValueError:
         return "cannot be parsed"
+    if not _HOST.fullmatch(parts.netloc):
+        # The host stands in the header that says where the consent page may lead (`form-action`).
+        return "has a character that is not allowed in its host"
     if "#" in uri or "@" in parts.netloc:
         return "must have no fragment and no user name"
     if parts.scheme == "https" and parts.hostname:

@@ -3,8 +3,8 @@
 import re
 from typing import Any, NamedTuple
 
-from appliance.api.mcp import output
 from appliance.api.mcp.protocol import INVALID_PARAMS, RpcError
+from appliance.core.hidden_characters import clean_text
 
 Json = dict[str, Any]
 
@@ -154,7 +154,7 @@ def get_prompt(name: Any, arguments: Any) -> Json:
         raise RpcError(INVALID_PARAMS, f"These arguments are required: {', '.join(missing)}.")
     if any(len(value) > _MAX_ARGUMENT_CHARACTERS for value in given.values()):
         raise RpcError(INVALID_PARAMS, f"An argument may have at most {_MAX_ARGUMENT_CHARACTERS} characters.")
-    values = {argument: output.clean_text(given.get(argument) or prompt.default) for argument in names}
+    values = {argument: clean_text(given.get(argument) or prompt.default) for argument in names}
     # One pass, so that braces in an argument stay as they are
     text = _PLACE.sub(lambda match: values[match[1]], prompt.text)
     return {

@@ -11,6 +11,7 @@ from appliance.api.in_process import ApiCall, call_api
 from appliance.api.mcp import output
 from appliance.api.mcp.protocol import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from appliance.api.mcp.tools.base import find_denial, get_route
+from appliance.core.hidden_characters import clean_text
 
 Json = dict[str, Any]
 
@@ -120,4 +121,4 @@ async def read_resource(
 def not_found(uri: str, is_current: bool) -> RpcError:
     """Return the error for an unknown resource, whose code changed with the revision 2026-07-28."""
     code = INVALID_PARAMS if is_current else RESOURCE_NOT_FOUND
-    return RpcError(code, "Resource not found", {"uri": output.clean_text(uri)[:_MAX_QUOTED_CHARACTERS]})
+    return RpcError(code, "Resource not found", {"uri": clean_text(uri)[:_MAX_QUOTED_CHARACTERS]})

@@ -15,6 +15,7 @@ from appliance.api.mcp.tools import account, audience, campaigns, contacts, draf
 from appliance.api.mcp.tools.base import Json, Tool, ToolCall, ToolFailed, ToolResult, refuse_arguments
 from appliance.core import validation
 from appliance.core.errors import Invalid
+from appliance.core.hidden_characters import clean_text
 
 TOOLS: tuple[Tool, ...] = (
     *account.TOOLS,
@@ -47,14 +48,14 @@ async def call_tool(
     """
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {output.clean_text(str(name))[:128]}")
+        raise RpcError(INVALID_PARAMS, f"Unknown tool: {clean_text(str(name))[:128]}")
     if not isinstance(arguments, dict):
         raise RpcError(INVALID_PARAMS, "arguments must be an object.")
     call = ToolCall(request, credential, is_masked)
     try:
         return await _run(tool, call, arguments)
     except ToolFailed as failure:
-        text = output.clean_text(str(failure)[: 2 * output.MAX_ERROR_CHARACTERS])
+        text = clean_text(str(failure)[: 2 * output.MAX_ERROR_CHARACTERS])
         text = call.masker.mask_text(text) if call.masker is not None else text
         if len(text) > output.MAX_ERROR_CHARACTERS:
             text = f"{text[: output.MAX_ERROR_CHARACTERS]} …"

@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.api.mcp import output
 from appliance.api.mcp.tools.base import (
     SAMPLE_VALUES,
     Id,
@@ -17,6 +16,7 @@ from appliance.api.mcp.tools.base import (
     pick,
 )
 from appliance.api.mcp.tools.campaigns import WhichCampaign
+from appliance.core.hidden_characters import clean_text
 
 _MAX_BODY_CHARACTERS, _MAX_LINE_CHARACTERS, _MAX_TEST_ADDRESSES = 200_000, 998, 10
 
@@ -173,7 +173,7 @@ async def _preview(call: ToolCall, wanted: PreviewAs) -> ToolResult:
         },
     )
     value = PreviewOutput(
-        subject=output.clean_text(template["subject"] or ""),
+        subject=clean_text(template["subject"] or ""),
         text=preview["text"],
         html=preview["html"] if wanted.html else "",
         bytes=preview["bytes"],
