@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from appliance.content.designs.sections import KINDS as SECTION_KINDS
 from appliance.content.templates import translations
+from appliance.core.hidden_characters import show_hidden
 from appliance.core.i18n import format_list, gettext, gettext_noop, name_language
 from appliance.flows import document
 from appliance.flows.steps import BY_TYPE
@@ -47,7 +48,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Differe
     for label in dict.fromkeys((*before, *after)):
         old, new = _to_text(before.get(label)), _to_text(after.get(label))
         if old != new:
-            differences.append(Difference(label, old, new))
+            differences.append(Difference(*map(show_hidden, (label, old, new))))
     return differences
 
 

@@ -20,6 +20,7 @@ from appliance.agents.kinds import BY_NAME, KINDS
 from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.core import clock, validation
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
+from appliance.core.hidden_characters import clean_text
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import PageQuery, default
 from appliance.flows import replays
@@ -210,7 +211,8 @@ def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedR
     now = clock.now_ms()
     row = Proposal.create(
         account=account_id, key=key_id, person=by.key_creator_id, kind=kind.name, subject_id=request.subject_id,
-        subject_name=subject.name or "", note=(request.note or "").strip() if isinstance(request.note, str) else "",
+        subject_name=clean_text(subject.name or ""),
+        note=clean_text(request.note).strip() if isinstance(request.note, str) else "",
         changes=request.changes if isinstance(request.changes, dict) else {},
         version=kind.describe_version(subject), created_at=now, updated_at=now,
     )  # fmt: skip

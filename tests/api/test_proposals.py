@@ -103,7 +103,7 @@ def get_values(user: Client, proposal: dict[str, Any]) -> dict[str, tuple[str, s
 def test_all_that_is_sent_is_shown(agent: Client, editor: Client, list_id: int) -> None:
     """Also translations, of variants and flows too, UTM parameters, tracking, custom data and the test."""
     texts = {"subject": "Anders", "body": "<p>Ganz anders {{ unsubscribe_url }}</p>"}
-    variant = {"name": "Loud", "subject": "HELLO"}
+    variant = {"name": "Loud", "subject": "HEL\u202eLO\u200b"}
     experiment = {"metric": "event", "event": "order", "test_share": 0.4, "variants": [{"name": "Calm"}, variant]}
     settings = {"tracking": False, "utm": {"source": "elsewhere"}, "data": {"Name": "x", "name": "y"}}
     campaign = draft(agent, list_id, **settings, experiment=experiment)
@@ -112,7 +112,7 @@ def test_all_that_is_sent_is_shown(agent: Client, editor: Client, list_id: int) 
     agent.put(f"/templates/{campaign['template']['id']}/translations/de", {"texts": texts}).expect(200)
     values = get_values(editor, propose(agent, "send_campaign", campaign["id"]))
     assert values["German · Subject"] == values["Loud · German · Subject"] == ("", "Anders")
-    assert values["German · Content"][1] == texts["body"] and values["Loud · Subject"] == ("", "HELLO")
+    assert values["German · Content"][1] == texts["body"] and values["Loud · Subject"] == ("", "HEL[U+202E]LO[U+200B]")
     assert values["Tracking"] == ("", "No") and ("", "elsewhere") in values.values()
     assert {values["Data · Name"][1], values["Data · Name (2)"][1]} == {"x", "y"}
     assert ("", "0.4") in values.values() and ("", "order") in values.values()
