@@ -7,6 +7,7 @@ import pytest
 
 from tests.kit.api_users import add_user, user_client
 from tests.kit.client import Client
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 TEXT = {"subject": "Hello", "body": "<p>Hello {{ unsubscribe_url }}</p>"}
@@ -413,7 +414,14 @@ def test_a_preflight_of_an_agent_requests_no_links(agent: Client, api: Client, l
     campaign = draft(agent, list_id, **links)
     path = f"/campaigns/{campaign['id']}/preflight"
     assert "links" not in agent.get(path).expect(200)["facts"]
-    assert "links" in api.get(path).expect(200)["facts"]
+    proposal = propose(agent, "send_campaign", campaign["id"])
+    page = f"/proposals/{proposal['id']}"
+    user = ScriptlessBrowser(api)
+    assert "Preflight" in user.get(page)
+    codes = ("link_broken", "link_unchecked")
+    checked = api.wait(path, lambda row: any(finding["code"] in codes for finding in row["warnings"]))
+    [message] = [finding["message"] for finding in checked["warnings"] if finding["code"] in codes]
+    assert message.partition("(")[0] not in user.get(page)
 
 
 def test_one_switch_stops_all_agents_at_once(server: Server, agent: Client, owner: Client, editor: Client) -> None:

@@ -1,5 +1,6 @@
 """The pages of proposals: what agents propose, and the switch that stops all agents."""
 
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -81,7 +82,9 @@ async def _render_proposal(
     review = await scan(proposals.review, visit.account_id, proposal_id, visit.actor)
     kind, checklist = BY_NAME[row.kind], None
     if row.state == "open" and row.kind == "send_campaign" and review.version:
-        result = await render_preview(preflight.run_preflight, visit.account_id, row.subject_id, visit.actor)
+        # The agent may have put what it has read into a link, which nobody has decided about yet.
+        check = partial(preflight.run_preflight, can_check_links=False)
+        result = await render_preview(check, visit.account_id, row.subject_id, visit.actor)
         # Who approves the proposal confirms a send to all contacts, whose number the page shows.
         result = structs.replace(
             result, blockers=[finding for finding in result.blockers if finding.code != "confirmation_required"]

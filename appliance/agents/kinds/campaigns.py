@@ -168,7 +168,7 @@ def measure(account_id: int, campaign_id: int, changes: SendChanges) -> Reach:
     people = counts.sendable if counts is not None else 0
     if campaign.channel != "sms":
         return Reach(None, people)
-    facts: dict[str, Any] = preflight.run_preflight(account_id, campaign_id).facts
+    facts: dict[str, Any] = preflight.run_preflight(account_id, campaign_id, can_check_links=False).facts
     sms = facts.get("sms", {})
     return Reach(None, people, sms.get("parts"), bool(sms.get("is_exact")))
 
