@@ -131,7 +131,7 @@ def run(arguments: list[str]) -> int:
         # Whoever reads the output, such as head, wants no more of it. Python would complain when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_OUTPUT
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         # The response has another shape than the API's: from another program, or another version.
         output.print_error(f"the service gave an unexpected response ({type(error).__name__}: {error})")
         return REFUSED

@@ -109,7 +109,7 @@ class Connection:
             raise ServiceError(error, self.url) from error
         except (ConnectionFailed, httpx.TransportError) as error:
             raise CommandError(f"{self.url} cannot be reached: {error}", UNREACHABLE) from None
-        except (CampaneroError, httpx.InvalidURL, ValueError) as error:
+        except (CampaneroError, httpx.InvalidURL, ValueError, RecursionError) as error:
             raise CommandError(f"{self.url} gave an invalid response: {error}") from None
 
 
@@ -123,7 +123,7 @@ def _parse_json(response: httpx.Response) -> Any:
         return None
     try:
         return response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CommandError(f"{response.url.host} gave an invalid response: it is not JSON") from None
 
 

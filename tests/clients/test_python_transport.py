@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from campanero_client import AsyncCampanero, Campanero, errors
+from campanero_client._requests import api_error, parse_retry_after
 from tests.clients.scripted_server import Reply, ScriptedServer
 
 BUSY = Reply(429, {"code": "rate_limited", "message": "Too many."}, {"Retry-After": "0"})
@@ -213,3 +215,10 @@ def test_async_client_does_the_same(tmp_path: Path) -> None:
     first, second = server.arrivals[:2]
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
     assert first.headers["authorization"] == "Bearer key" and not [*tmp_path.iterdir()]
+
+
+def test_a_hostile_service_raises_only_errors_of_the_client() -> None:
+    """A date beyond all calendars is no time to wait, and JSON of many levels has no message."""
+    assert parse_retry_after("Mon, 01 Jan 99999999999999999999 00:00:00 GMT") is None
+    response = httpx.Response(400, content=b'{"message":' + b"[" * 200_000, request=httpx.Request("GET", "http://a/"))
+    assert api_error(response).status == 400

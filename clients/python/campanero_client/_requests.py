@@ -175,7 +175,7 @@ def parse_retry_after(value: str | None) -> float | None:
         return float(value)
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError, TypeError):
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
@@ -185,7 +185,7 @@ def api_error(response: httpx.Response) -> ApiError:
     """Return the exception of a response whose content was read; redirects are errors, because none is followed."""
     try:
         body = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = {}
     retry_after = parse_retry_after(response.headers.get("retry-after"))
     kind = error_of_status(response.status_code)
