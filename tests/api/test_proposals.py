@@ -273,6 +273,11 @@ def test_templates_and_segments_in_use_change_by_approval(agent: Client, editor:
     assert shown["differences"] == [{"label": "Subject", "before": "Better", "after": "Worse"}]
     approve(editor, proposal, shown["version"]).expect(200)
     assert api.get(f"/templates/{own}").expect(200)["subject"] == "Worse"
+    flow = api.post("/flows", {"name": "Receipts", "trigger": {"event": "sale"}, "steps": STEPS}).expect(201)
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
+    changes = {"subject": "Thank you!"}
+    proposal = propose(agent, "change_template", flow["templates"][0]["id"], changes=changes)
+    assert {"label": "In use by", "before": "Receipts", "after": "Receipts"} in look(editor, proposal)["differences"]
     segment = agent.post("/segments", {"name": "S", "filters": []}).expect(201)["id"]
     agent.patch(f"/segments/{segment}", {"filters": SUBSCRIBED}).expect(200)
     api.post("/lists", {"name": "Mirror", "segment_id": segment}).expect(201)

@@ -11,6 +11,7 @@ from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentPatch
 from appliance.core.errors import Invalid
+from appliance.core.hidden_characters import show_hidden
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.models import Segment
 
@@ -53,7 +54,7 @@ def compare_segment(account_id: int, segment_id: int, changes: SegmentPatch) -> 
         nodes = members.parse_filters(account_id, filters)
         side[label_field("filters")] = explain.describe_filters(account_id, nodes, scope)
     differences = compare(before, after)
-    uses = [use["name"] for use in store.list_effects(account_id, segment_id)]
+    uses = [show_hidden(use["name"]) for use in store.list_effects(account_id, segment_id)]
     return [*differences, *(Difference(gettext("In use by"), name, name) for name in uses)]
 
 

@@ -15,17 +15,24 @@ from appliance.content.templates import store, validation
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.validation import Content
 from appliance.core.errors import Invalid
+from appliance.core.hidden_characters import show_hidden
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.models import Campaign, Flow, Template
 
 
 def describe_version(template: Template) -> str:
     """Return the version of a template and of the campaign or flow that it belongs to."""
-    flow = Flow.get_or_none(Flow.id == template.flow_id) if template.flow_id is not None else None
-    campaign = Campaign.get_or_none(Campaign.flow == template.flow_id) if flow is not None and flow.hidden else None
-    owner = campaign if campaign is not None else flow
+    owner = _find_owner(template)
     state = [owner.status, owner.updated_at] if owner is not None else []
     return versions.hash_version([template.revision, template.name, *state])
+
+
+def _find_owner(template: Template) -> Campaign | Flow | None:
+    """Return the campaign or flow that a template belongs to, or None for a stand-alone one."""
+    flow = Flow.get_or_none(Flow.id == template.flow_id) if template.flow_id is not None else None
+    campaign = Campaign.get_or_none(Campaign.flow == template.flow_id) if flow is not None and flow.hidden else None
+    owner: Campaign | Flow | None = campaign if campaign is not None else flow
+    return owner
 
 
 def check(account_id: int, template_id: int, changes: Content) -> None:
@@ -54,11 +61,14 @@ def carry_out(account_id: int, template_id: int, changes: Content, by: Actor, pr
 
 
 def compare_template(account_id: int, template_id: int, changes: Content) -> list[Difference]:
-    """Return every value of the content that differs."""
+    """Return every value of the content that differs, and the campaign or flow that sends it."""
     template = store.get(account_id, template_id)
     now = to_document(template)
     given = store.normalize_content(template, _to_write(changes))
-    return compare(flatten_content({name: now.get(name) for name in given}), flatten_content({**given}))
+    differences = compare(flatten_content({name: now.get(name) for name in given}), flatten_content({**given}))
+    owner = _find_owner(template)
+    uses = [show_hidden(owner.name)] if owner is not None and owner.name else []
+    return [*differences, *(Difference(gettext("In use by"), name, name) for name in uses)]
 
 
 def measure(account_id: int, template_id: int, changes: Content) -> Reach:
