@@ -2,11 +2,14 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from tests.kit.api_users import user_client
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant, two_tenants
 from tests.mcp.assistant import Assistant
@@ -271,6 +274,28 @@ def test_calls_count_in_the_rate_limit() -> None:
         assert responses[0].status == 200
         assert int(refused.headers["Retry-After"]) >= 1 and refused.json["error"]["code"] == 429
         limited.stop()
+
+
+def test_a_stop_of_all_agents_ends_a_batch(server: Server) -> None:
+    """The messages of a batch that come after the stop are refused, each with an error of its own."""
+    agent, owner = Assistant(server, server.new_key("batches", "--agent")), user_client(server)
+    call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "status", "arguments": {}}}
+    batch = [{**call, "id": number} for number in range(19)] + [
+        {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        for attempt in range(8):
+            answer = pool.submit(agent.post, batch)
+            time.sleep(0.02 * (attempt + 1))
+            owner.post("/agents/stop").expect(200)
+            values = answer.result().json
+            owner.post("/agents/resume").expect(200)
+            if isinstance(values, list) and "error" in values[-1]:
+                break  # else the stop came before the first message, or after the last
+    errors = [value["error"] for value in values if "error" in value]
+    assert len(values) == 19 and "result" in values[0] and errors == [errors[0]] * len(errors)
+    assert (errors[0]["code"], errors[0]["data"]["reason"]) == (403, "agents_stopped")
+    assert [value["id"] for value in values] == list(range(19))
 
 
 def test_agent_drafts_and_proposes_but_sends_nothing(server: Server) -> None:

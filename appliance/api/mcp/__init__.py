@@ -56,16 +56,17 @@ async def _handle(request: Request) -> HTTPResponse:
         answer = _Answer(error.status, protocol.error_body(None, error))
     except (ApiError, Refused) as error:
         described = http.describe_error(request, error)
-        extra = {name: value for name, value in described.extra.items() if isinstance(value, str | int)}
-        data = {"code": described.code, **extra}
-        code = PARSE_ERROR if described.code == "invalid_json" else described.status
-        answer = _Answer(
-            described.status, protocol.error_body(None, RpcError(code, described.message, data, described.status))
-        )
+        answer = _Answer(described.status, protocol.error_body(None, _to_rpc_error(described)))
         headers |= described.headers
     if answer.value is None:
         return HTTPResponse(b"", answer.status, headers)
     return http.json_response(answer.value, answer.status, headers)
+
+
+def _to_rpc_error(described: http.DescribedError) -> RpcError:
+    extra = {name: value for name, value in described.extra.items() if isinstance(value, str | int)}
+    code = PARSE_ERROR if described.code == "invalid_json" else described.status
+    return RpcError(code, described.message, {"code": described.code, **extra}, described.status)
 
 
 async def _answer(request: Request) -> _Answer:
@@ -115,14 +116,33 @@ def _is_masked(request: Request, credential: Credential) -> bool:
 
 
 async def _answer_batch(caller: Caller, messages: list[Any]) -> _Answer:
+    """Return the answers to the messages of a batch, one after the other.
+
+    Each message is for a credential that is still valid: after the revocation of the key, or the stop of all agents,
+    the rest of the batch is refused.
+    """
     if not protocol.is_batch_allowed(caller.request):
         raise RpcError(INVALID_REQUEST, "This revision has no batches; send each message by itself.")
     if not 0 < len(messages) <= protocol.MAX_BATCH_MESSAGES:
         raise RpcError(INVALID_REQUEST, f"A batch has 1 to {protocol.MAX_BATCH_MESSAGES} messages.")
     rate_limits.charge(caller.request, caller.credential, "requests", len(messages) - 1)
-    answers = [await _answer_one(caller, message, in_batch=True) for message in messages]
+    answers: list[_Answer] = []
+    for message in messages:
+        try:
+            if answers:
+                caller = caller._replace(credential=await auth.authenticate(caller.request, agents=True))
+        except (ApiError, Refused) as error:
+            answers.append(_refuse_one(message, _to_rpc_error(http.describe_error(caller.request, error))))
+        else:
+            answers.append(await _answer_one(caller, message, in_batch=True))
     values = [answer.value for answer in answers if answer.value is not None]
     return _Answer(200, values) if values else _Answer(202)
+
+
+def _refuse_one(raw: Any, error: RpcError) -> _Answer:
+    """Return the answer to a message that is refused before it is read; a notification has none."""
+    is_notification = isinstance(raw, dict) and "method" in raw and "id" not in raw
+    return _Answer(error.status, None if is_notification else protocol.error_body(protocol.get_id(raw), error))
 
 
 async def _answer_one(caller: Caller, raw: Any, in_batch: bool = False) -> _Answer:
