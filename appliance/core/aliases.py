@@ -80,9 +80,14 @@ def rename_paths(fields: Mapping[str, list[str]], used: Mapping[str, str]) -> di
 
 
 def rename_path(path: str, used: Mapping[str, str]) -> str:
-    """Return a path with the alias in place of the field by whose alias it was sent; the same path without one."""
+    """Return a path with the alias in place of the field by whose alias it was sent; the same path without one.
+
+    An error of an object that the field is in, such as the free data of an audience, is one of the alias, too.
+    """
     field = next((field for field in used if re.match(rf"{re.escape(field)}(?!\w)", path)), None)
-    return path if field is None else used[field] + path[len(field) :]
+    if field is not None:
+        return used[field] + path[len(field) :]
+    return next((alias for field, alias in used.items() if field.startswith(f"{path}.")), path)
 
 
 def name_as_sent(error: Invalid, used: Mapping[str, str]) -> Invalid:

@@ -78,8 +78,8 @@ def test_the_simulation_of_a_wait_names_the_time_zone_and_offers_the_event(
     api.patch(f"/flows/{flow}", {"steps": steps}).expect(200)
     page = HtmlPage(user, f"/flows/{flow}/try?data=time_zone:+Asia/Tokyo")
     assert "from the contact’s custom field" in page.text and "Not in time" in page.text
-    page = page.follow("What if: Started checkout")
-    assert "Assumed: checkout" in page.text and "at most 2 days: Happened" in page.text
+    page = page.follow("What if: started checkout")
+    assert "Assumed: started checkout" in page.text and "at most 2 days: Happened" in page.text
     assert "Wait until 09:00" in HtmlPage(user, f"/flows/{flow}/crowd").text
 
 

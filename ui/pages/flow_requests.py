@@ -6,7 +6,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.core.i18n import gettext, ngettext
-from appliance.flows import drafts, request_list
+from appliance.flows import drafts, request_list, store
 from appliance.storage.transactions import commit, fetch
 from ui import view
 from ui.forms import Form, lookups, parse_int
@@ -41,6 +41,7 @@ async def list_requests(request: Request, visit: Visit, flow_id: int) -> HTTPRes
 @signed_in("campaigns:send")
 async def retry_requests(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Make the selected requests at once."""
+    await fetch(store.get, visit.account_id, flow_id)
     ids = Form.from_request(request).ids("request_ids")
     changed = await commit(request_list.retry_now, visit.account_id, flow_id, ids, visit.actor) if ids else 0
     text = ngettext("%(num)s request is made now.", "%(num)s requests are made now.", changed)
