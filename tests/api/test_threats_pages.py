@@ -22,6 +22,7 @@ KINDS = {
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
     "proposal_id": "proposals", "invitation_id": "invitations", "file_id": "files", "number": "variants",
+    "app_id": "apps",
 }  # fmt: skip
 # What somebody enters who accepts an invitation
 JOIN = {"name": "taken", "password": PASSWORD, "language": "en"}
@@ -101,7 +102,8 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
     ours, owner, stranger, _ = both
     ours.api.put(f"/templates/{ours.object_ids['templates']}/translations/de", {"texts": {}}).expect(200)
     invite(owner, "invited@example.org")
-    ours.object_ids["invitations"] = ours.object_ids["files"] = 1
+    # Apps of other users are tried in test_connected_apps.py.
+    ours.object_ids["invitations"] = ours.object_ids["files"] = ours.object_ids["apps"] = 1
     before = ours.read_all()
     walked = 0
     for method, path in page_routes():
