@@ -4,6 +4,7 @@ A call runs the handler that serves the route over HTTP, with a request of its o
 validation, idempotency and the audit log are those of HTTP: a credential can do nothing here that it cannot do there.
 """
 
+import json
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -88,9 +89,13 @@ async def call_api(origin: Request, credential: Credential, call: ApiCall) -> Ap
 
 
 def _build_request(origin: Request, credential: Credential, call: ApiCall) -> Request:
-    """Return the request of a call. Raises ApiError 400 for a target that is too long."""
-    query = urlencode({name: _format(value) for name, value in call.query.items() if value is not None})
-    target = f"{dispatch.BASE_PATH}{quote(call.path, safe='/')}{'?' if query else ''}{query}".encode()
+    """Return the request of a call. Raises ApiError 400 for a target that is too long, or no valid Unicode."""
+    try:
+        query = urlencode({name: _format(value) for name, value in call.query.items() if value is not None})
+        path = quote(call.path, safe="/")
+    except UnicodeEncodeError:
+        raise ApiError(400, "bad_request", "The path and the query must not have lone surrogates.") from None
+    target = f"{dispatch.BASE_PATH}{path}{'?' if query else ''}{query}".encode()
     if len(target) > MAX_TARGET_BYTES:
         raise ApiError(400, "bad_request", "The path and the query are too long.")
     headers = Header({"content-type": "application/json", "user-agent": origin.headers.get("user-agent", "")})
@@ -100,10 +105,18 @@ def _build_request(origin: Request, credential: Credential, call: ApiCall) -> Re
     request: Request = kind(target, headers, "1.1", call.method, origin.transport, origin.app)
     request.ctx.client, request.ctx.credential = origin.ctx.client, credential
     request.conn_info = origin.conn_info
-    content = msgspec.json.encode(call.body) if call.body is not None else b""
+    content = _encode(call.body) if call.body is not None else b""
     request.body = content if call.method in _METHODS_WITH_BODY else b""
     request.stream = _BodyStream(request.body)  # type: ignore[assignment]  # has the one method that handlers call
     return request
+
+
+def _encode(body: Any) -> bytes:
+    """Return a body as JSON, also with lone surrogates and very large numbers, which validation refuses by field."""
+    try:
+        return msgspec.json.encode(body)
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(body).encode()
 
 
 def _format(value: Any) -> str:

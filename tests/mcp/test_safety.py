@@ -116,6 +116,16 @@ def test_masked_assistant_never_sees_personal_data(server: Server, contact_id: i
     assert shown["first_name"] == "[name]" and shown["channels"][0]["value"] in ("[email]", "[phone]")
 
 
+def test_lone_surrogates_and_large_numbers_are_refused_as_over_http(server: Server) -> None:
+    """The API says which field is wrong."""
+    assistant = Assistant(server)
+    for event, contact_id in (("\ud800", 1), ("x", 10**40)):
+        body = {"event": event, "contact_id": contact_id}
+        assert "failed (422 " in assistant.fail("api_call", method="POST", path="/events", body=body)
+    query = {"search": "\udc80"}
+    assert "failed (400 " in assistant.fail("api_call", method="GET", path="/contacts", query=query)
+
+
 def test_masked_assistant_sees_no_personal_data_through_merge_tags(server: Server, contact_id: int) -> None:
     """Content that the assistant writes itself shows sample values, so no filter spells the data in another way."""
     body = (
