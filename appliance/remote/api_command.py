@@ -241,7 +241,7 @@ def _print_body(response: Any, program: Any) -> None:
     elif response.content and sys.stdout.isatty() and _is_json(response):
         try:
             output.print_json(response.json())
-        except ValueError:
+        except (ValueError, RecursionError):
             output.write_bytes((response.content,))
     elif response.content:
         _print_stream(response, iter((response.content,)))

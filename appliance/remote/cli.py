@@ -166,7 +166,7 @@ def _login(options: argparse.Namespace) -> None:
         if error.response.status != 403 or error.response.code != "forbidden":
             raise
         headers = dict(error.response.headers)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise CommandError(f"{url} is no Campanero: it gave an invalid response") from None
     with profiles.change() as stored:
         stored[name] = Profile(url, key, account)

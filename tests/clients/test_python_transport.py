@@ -54,6 +54,21 @@ def test_requests_that_were_not_carried_out_are_repeated_after_the_time_asked_fo
     assert len(server.arrivals) == 3
 
 
+def test_hostile_responses_are_errors_of_the_client() -> None:
+    """A date beyond all calendars counts as none, and JSON that is nested too deeply as no JSON."""
+    deep = b"[" * 200_000
+    year = {"Retry-After": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}
+    replies = (BUSY._replace(headers=year), Reply(403, deep), Reply(200, deep))
+    with ScriptedServer(*replies) as server, Campanero(server.url, max_retries=0) as client:
+        with pytest.raises(errors.RateLimited) as limited:
+            client.contacts.get(1)
+        assert limited.value.retry_after is None
+        with pytest.raises(errors.CampaneroError):
+            client.contacts.get(1)
+        with pytest.raises(ValueError, match="too deeply"):
+            client.contacts.get(1)
+
+
 def test_retries_are_bounded_in_number_and_time() -> None:
     """The error of the last attempt is raised; nobody waits longer than `max_retry_seconds`."""
     with ScriptedServer(BUSY) as server, Campanero(server.url, max_retries=2) as client:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from appliance.remote import api_command, connection, output, profiles
+from appliance.remote import api_command, cli, connection, output, profiles
 from appliance.remote.errors import CommandError, UsageError
+from tests.clients.scripted_server import Reply, ScriptedServer
 from tests.kit.server import ROOT
 
 
@@ -86,6 +87,20 @@ def test_wrong_addresses_are_refused(url: str) -> None:
     """The address of a service is an http or https URL without user name, query and fragment."""
     with pytest.raises(UsageError):
         profiles.parse_url(url)
+
+
+@pytest.mark.parametrize("arguments", [["--paginate"], [], ["--jq", "."]])
+def test_json_that_is_nested_too_deeply_is_an_error_in_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also JSON that can be read, but not written with an indent."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for depth in (900, 200_000):
+        with ScriptedServer(Reply(200, b"[" * depth + b"]" * depth, {"Content-Type": "application/json"})) as server:
+            monkeypatch.setenv("CAMPANERO_URL", server.url)
+            monkeypatch.setenv("CAMPANERO_KEY", "key")
+            cli.run(["api", "GET", "/contacts", *arguments])
+        assert len(capsys.readouterr().err.splitlines()) <= 1
 
 
 def test_addresses(capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,6 +145,14 @@ def encode_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
+def decode_json(content: str | bytes) -> Any:
+    """Return the value of a JSON text. Raises ValueError if it is not JSON, or nested too deeply."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+
+
 def encode_query(query: Query) -> dict[str, str]:
     """Return the parameters as texts: booleans as `true` and `false`; parameters that are None are left out."""
     return {
@@ -184,8 +192,8 @@ def parse_retry_after(value: str | None) -> float | None:
 def api_error(response: httpx.Response) -> ApiError:
     """Return the exception of a response whose content was read; redirects are errors, because none is followed."""
     try:
-        body = json.loads(response.content)
-    except (ValueError, RecursionError):
+        body = decode_json(response.content)
+    except ValueError:
         body = {}
     retry_after = parse_retry_after(response.headers.get("retry-after"))
     kind = error_of_status(response.status_code)

@@ -4,7 +4,6 @@
 generated client, so programs that need no more, such as a command, start quickly.
 """
 
-import json
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from campanero_client._requests import (
     api_error,
     can_resend,
     connection_error,
+    decode_json,
     header_number,
 )
 from campanero_client.errors import CampaneroError
@@ -37,7 +37,7 @@ class Page(Sequence[T]):
     """One page of a list: a sequence of its objects, with `number`, `pages` and `total` of the whole list."""
 
     def __init__(self, response: httpx.Response) -> None:
-        self.items: list[T] = json.loads(response.content)
+        self.items: list[T] = decode_json(response.content)
         self.number = header_number(response, "x-page-number") or 1
         self.pages = header_number(response, "x-total-pages") or 0
         self.total = header_number(response, "x-total-count") or 0
@@ -138,7 +138,7 @@ class Download:
 
     def records(self) -> Iterator[Any]:
         """Yield the objects of a file with one JSON object a line."""
-        yield from (json.loads(line) for line in self.lines())
+        yield from (decode_json(line) for line in self.lines())
 
     def read(self) -> bytes:
         """Return the whole content."""
@@ -189,7 +189,7 @@ class AsyncDownload:
     async def records(self) -> AsyncIterator[Any]:
         """Yield the objects of a file with one JSON object a line."""
         async for line in self.lines():
-            yield json.loads(line)
+            yield decode_json(line)
 
     async def read(self) -> bytes:
         """Return the whole content."""
@@ -280,7 +280,7 @@ class Transport:
     def call(self, method: str, path: str, *, query: Query | None = None, body: Any = None, **options: Any) -> Any:
         """Return the JSON of a response, or None if it has no content; parameters and errors as for `request`."""
         content = (self.request(method, path, query=query, body=body, **options)).content
-        return json.loads(content) if content else None
+        return decode_json(content) if content else None
 
     @contextmanager
     def stream(self, path: str, *, query: Query | None = None) -> Iterator[httpx.Response]:
@@ -371,7 +371,7 @@ class AsyncTransport:
     ) -> Any:
         """Return the JSON of a response, or None if it has no content; parameters and errors as for `request`."""
         content = (await self.request(method, path, query=query, body=body, **options)).content
-        return json.loads(content) if content else None
+        return decode_json(content) if content else None
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Query | None = None) -> AsyncIterator[httpx.Response]:
