@@ -14,7 +14,6 @@ from appliance.accounts import access, app_clients, app_grants, users
 from appliance.accounts.app_clients import Client, ClientRefused
 from appliance.accounts.app_grants import AuthorizationFault, AuthorizationRequest
 from appliance.api import oauth
-from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store
 from appliance.settings import config
@@ -179,10 +178,7 @@ async def show_apps(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in(access.SELF_SCOPE)
 async def disconnect_app(request: Request, visit: Visit, app_id: int) -> HTTPResponse:
     """Disconnect an app of the user; owners and admins may disconnect those of the whole team."""
-    try:
-        name = await commit(app_grants.disconnect, visit.account_id, _owner_filter(visit), app_id, visit.actor)
-    except NotFound:
-        return view.redirect(request, "/settings/apps")
+    name = await commit(app_grants.disconnect, visit.account_id, _owner_filter(visit), app_id, visit.actor)
     view.flash(request, gettext("“%(name)s” is disconnected.", name=name))
     return view.redirect(request, "/settings/apps")
 
