@@ -104,7 +104,7 @@ def _require_json_accepted(request: Request) -> None:
     accept = ",".join(request.headers.getall("accept", []))
     types = {item.partition(";")[0].strip().lower() for item in accept.split(",")}
     if accept.strip() and types.isdisjoint({"application/json", "application/*", "*/*"}):
-        raise ApiError(406, "not_acceptable", "Responses are JSON; accept application/json.")
+        raise ApiError(406, "bad_request", "Responses are JSON; accept application/json.")
 
 
 def _is_masked(request: Request, credential: Credential) -> bool:

@@ -2483,7 +2483,6 @@ class ErrorResponse(_ErrorResponseKeywords):
         "invalid_credentials",
         "invalid_json",
         "method_not_allowed",
-        "not_acceptable",
         "not_found",
         "otp_required",
         "payload_too_large",

@@ -1781,7 +1781,7 @@ export interface ErrorResponse {
   /** always true */
   error: true;
   /** error code for programs */
-  code: "bad_request" | "conflict" | "forbidden" | "idempotency_conflict" | "internal_error" | "invalid_credentials" | "invalid_json" | "method_not_allowed" | "not_acceptable" | "not_found" | "otp_required" | "payload_too_large" | "rate_limited" | "storage_unavailable" | "unauthorized" | "unavailable" | "unsupported_media_type" | "validation_error";
+  code: "bad_request" | "conflict" | "forbidden" | "idempotency_conflict" | "internal_error" | "invalid_credentials" | "invalid_json" | "method_not_allowed" | "not_found" | "otp_required" | "payload_too_large" | "rate_limited" | "storage_unavailable" | "unauthorized" | "unavailable" | "unsupported_media_type" | "validation_error";
   /** explanation for people */
   message: string;
   /** same as in the header `X-Request-Id` */

@@ -11,7 +11,6 @@ D 401 otp_required
 D 403 forbidden
 S 404 not_found
 D 405 method_not_allowed
-O 406 not_acceptable -- the MCP server answers in JSON only
 D 409 idempotency_conflict
 D 409 conflict
 D 413 payload_too_large
