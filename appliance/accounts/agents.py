@@ -47,7 +47,7 @@ def is_stopped(account_id: int) -> bool:
 
 
 def set_stopped(account_id: int, is_stopped: bool, by: Actor) -> Account:
-    """Stop all agents of an account, or let them go on; the next request of each meets the change.
+    """Stop all agents of an account, or resume them; the next request of each meets the change.
 
     Does nothing if they are in that state already.
     """

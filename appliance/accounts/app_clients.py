@@ -1,7 +1,7 @@
 """Programs that ask to be connected by OAuth 2.1: their names and redirect URIs, as they state them themselves.
 
 A program is known by the URL of its metadata document (draft-ietf-oauth-client-id-metadata-document), or it registers
-itself (RFC 7591). All of them are public clients: whoever registers gets a secret, so a secret would prove nothing, and
+itself (RFC 7591). All of them are public clients: any program can register, so a secret would prove nothing, and
 PKCE protects the code (docs/decisions.md#28-connected-apps). Only the host of a document's URL is verified.
 """
 
@@ -27,7 +27,7 @@ MAX_REGISTRATION_BYTES = 10_240
 MAX_REDIRECT_URIS = 10
 MAX_URL_CHARACTERS = 2_000
 MAX_NAME_CHARACTERS = 80
-# Registered programs that nobody has connected yet; at the limit, the oldest of them is deleted.
+# Registered programs that are not connected yet; at the limit, the oldest of them is deleted.
 MAX_UNUSED_CLIENTS = 500
 UNUSED_CLIENT_MS = clock.DAY_MS
 # A program that was connected once is forgotten when it has had no grant for this time.
@@ -175,7 +175,7 @@ def parse_registration(content: bytes) -> ClientMetadata:
 
 
 def register(metadata: ClientMetadata) -> Client:
-    """Store a program that registered itself, and delete the oldest ones that nobody connected beyond the limit."""
+    """Store a program that registered itself, and delete the oldest unconnected ones beyond the limit."""
     require_write_transaction()
     unused = AppClient.select(AppClient.id).where(AppClient.authorized_at.is_null())
     excess = unused.count() + 1 - MAX_UNUSED_CLIENTS
@@ -252,7 +252,7 @@ def mark_authorized(client_id: str) -> None:
 
 
 def find_expired(limit: int) -> list[int]:
-    """Return the ids of up to `limit` registered programs that nobody connected, or that are no longer connected."""
+    """Return the ids of up to `limit` registered programs that were never connected, or are no longer."""
     now = clock.now_ms()
     statement = (
         "SELECT id FROM app_client WHERE (authorized_at IS NULL AND created_at < :unused) OR (authorized_at < :idle "

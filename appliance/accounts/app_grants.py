@@ -1,6 +1,6 @@
 """Connected apps: programs that act for a user by OAuth 2.1, with authorization codes, access and refresh tokens.
 
-A connected app is an API key of its own for an agent (`AppGrant.api_key`), whose secret nobody has: so the app is in
+A connected app is an API key of its own for an agent (`AppGrant.api_key`), whose secret is discarded: so the app is in
 the audit log by its name, has the budget of an agent, and stops with all agents. Its tokens are stored as hashes and
 are looked up at each request, so that an app ends at once. What a token may do is decided at each request, too: the
 scopes that the user gave, of these those that an agent may have, and of these those that the user's role has now.
@@ -158,8 +158,8 @@ def read_authorization(
     resource = find_resource(parameters.get("resource"), settings)
     if resource is None:
         return AuthorizationFault("invalid_target", "The resource is not of this service.", True)
-    asked = set(parameters["scope"].split()) if parameters.get("scope", "").strip() else set(access.AGENT_SCOPES)
-    scopes = limit_scopes(asked, role)
+    requested = set(parameters["scope"].split()) if parameters.get("scope", "").strip() else set(access.AGENT_SCOPES)
+    scopes = limit_scopes(requested, role)
     if not scopes:
         return AuthorizationFault("invalid_scope", "No scope that an agent of this user may have.", True)
     return AuthorizationRequest(
@@ -168,7 +168,7 @@ def read_authorization(
 
 
 def seal_request(request: AuthorizationRequest, session_id: int) -> str:
-    """Return a request as a text for a form of a session; nobody else can read, change or post it."""
+    """Return a request as a text for a form; only this session can read or post it, and it cannot be changed."""
     content = msgspec.json.encode((clock.now_ms(), request))
     return base64.urlsafe_b64encode(crypto.seal(_consent_key(), str(session_id), content)).decode()
 
@@ -321,12 +321,12 @@ def refresh(parameters: dict[str, str], ip: str, settings: Config) -> IssuedToke
     if not _is_for(grant.resource, parameters, settings):
         return _INVALID_TARGET
     granted = limit_scopes(set(grant.api_key.scope.split(",")), user.role)
-    asked = set(parameters.get("scope", "").split())
-    if not asked <= set(granted) or not granted:
+    requested = set(parameters.get("scope", "").split())
+    if not requested <= set(granted) or not granted:
         return Refusal("invalid_scope", "The scope is more than the user has given.")
     AppToken.update(used_at=now).where(AppToken.id == token.id).execute()
-    scopes = sorted(asked) or granted
-    return _issue_tokens(grant, scopes, ",".join(scopes) if asked else None)
+    scopes = sorted(requested) or granted
+    return _issue_tokens(grant, scopes, ",".join(scopes) if requested else None)
 
 
 def find_credential(token: str, is_mcp: bool, settings: Config) -> Credential | None:

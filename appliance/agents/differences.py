@@ -14,7 +14,7 @@ from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.storage.models import NESTED_STEP_KEYS
 
-# What a page shows. A proposal with more is neither made nor approved, because nobody would see all of it.
+# What a page shows. A proposal with more is neither made nor approved, because its page could not show all of it.
 MAX_DIFFERENCES = 1_000
 MAX_CHARACTERS, MAX_ALL_CHARACTERS = 100_000, 500_000
 _TOO_LARGE = gettext_noop("changes more than can be shown: propose less at a time")
@@ -145,7 +145,7 @@ def _flatten_steps(steps: Any, prefix: str, flat: dict[str, Any]) -> None:
             if name == "duration" and isinstance(value, int):
                 _put(flat, f"{path} · {label_field(name)}", format_duration(value))
             elif name == "secret_headers" and isinstance(value, dict):
-                # Their values are secret, also to whoever decides.
+                # Their values are secret, also to the user who decides.
                 _put(flat, f"{path} · {label_field(name)}", format_list(sorted(value)))
             elif name == "translations" and isinstance(value, dict):
                 for label, text in value.items():

@@ -383,7 +383,7 @@ def approve(account_id: int, proposal_id: int, request: ApproveProposal, by: Act
 def return_to_agent(account_id: int, proposal_id: int, note: str | None, by: Actor) -> Proposal:
     """Return a proposal with a note that the agent can read.
 
-    Raises NotFound, NotAllowed for whoever may not send, and Conflict if it is not open.
+    Raises NotFound, NotAllowed for a user who may not send, and Conflict if it is not open.
     """
     require_write_transaction()
     row = _get_open(account_id, proposal_id, by)

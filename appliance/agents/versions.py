@@ -1,4 +1,4 @@
-"""The version of a campaign or flow as a page shows it, so that nobody decides about what was changed meanwhile."""
+"""The version of a campaign or flow as a page shows it, so that a decision about a changed one is refused."""
 
 import hashlib
 from typing import Any

@@ -1,26 +1,22 @@
 """Endpoints of flows and their simulations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access, approvals, audit
+from appliance.accounts import approvals, audit
 from appliance.accounts.approvals import ApproveRequest, RejectRequest
 from appliance.accounts.request_limits import RequestClass
-from appliance.api import schemas
+from appliance.api import flow_rights, schemas
 from appliance.api.auth import (
-    require_access_to_named_contact,
-    require_contacts_scope,
     require_contacts_scope_of_test_key,
     require_scope,
 )
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action, validator
-from appliance.api.http import ApiError, page_headers
+from appliance.api.http import page_headers
 from appliance.api.schemas import Design, Json, Moment, Template
-from appliance.audience.filters import compiler
-from appliance.audience.filters.fields import is_event_path
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
@@ -35,7 +31,6 @@ from appliance.flows import (
     split_tests,
     starters,
     store,
-    triggers,
     versions,
 )
 from appliance.flows.lifecycle import ActivateRequest, ArchiveRequest
@@ -284,82 +279,14 @@ async def _flow_response(row: models.Flow) -> ApiResponse:
     return ApiResponse((await fetch(_serialize_flows, [row]))[0])
 
 
-def _require_send_scope(request: ApiRequest) -> None:
-    """Raise a 403 error unless the credential has the scope `campaigns:send`; `flows:write` is not enough.
-
-    A test key also needs `contacts:read`.
-    """
-    require_scope(request.credential, "campaigns:send")
-    require_contacts_scope_of_test_key(request)
-
-
-def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
-    """Raise a 403 error if the credential may not change a flow that has been activated.
-
-    A user may change such a flow only with a role that may send, and a test key only if a test key activated the flow.
-    """
-    role = request.credential.role
-    if row.version > 0 and role is not None and not access.role_can_send(role):
-        raise ApiError(
-            403,
-            "forbidden",
-            "Only a user who may send can change a flow that was live.",
-            required_scope="campaigns:send",
-        )
-    if request.credential.is_test and row.version > 0 and not row.test:
-        raise ApiError(403, "forbidden", "A test key may change only flows activated by test keys.")
-
-
 @ROUTES.add(
-    "GET",
-    "/flows",
-    scope="flows:read",
-    agent_scope="flows:read",
-    query_type=FlowQuery,
-    response_type=Flow,
+    "GET", "/flows", scope="flows:read", agent_scope="flows:read", query_type=FlowQuery, response_type=Flow,
     returns_list=True,
-)
+)  # fmt: skip
 async def list_flows(request: ApiRequest) -> ApiResponse:
     """List flows, newest first."""
     page = await fetch(store.list_flows, request.account_id, request.query)
     return ApiResponse(await fetch(_serialize_flows, page.rows), headers=page_headers(page))
-
-
-def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stored: models.Flow | None = None) -> None:
-    """Raise a 403 error if the credential lacks the scope that the new conditions of a flow require.
-
-    A step that asks about the contact (`StepKind.get_questions`) and a condition on it need `contacts:read`. A
-    condition on the data of events, and a step that passes them on, need `events:read`. The runs of a flow show which
-    contacts its trigger matched, which branch each took and until when it waits, so a key that chooses the conditions
-    could read any value of any contact or event (T45 in docs/threats.md). What a starter asks, and what the flow asks
-    already, is not new.
-    """
-    known = [] if stored is None else _list_questions(stored.steps)
-    steps = draft.steps.steps if draft.steps is not None and request.body.steps is not UNSET else ()
-    new = [questions for questions in _list_questions(steps) if questions not in known]
-    checked = new
-    trigger = draft.trigger if request.body.trigger is not UNSET else None
-    if trigger is not None and stored is not None:
-        previous = triggers.get_spec(stored.loaded_trigger)
-        if previous.event != trigger.event:
-            # The branches on event data now ask about another event.
-            checked = [*new, *known]
-        if triggers.has_same_conditions(previous, trigger):
-            trigger = None
-    if new or (trigger is not None and triggers.asks_about_contact(trigger)):
-        require_contacts_scope(request)
-    if any(
-        questions.get("by_amount")
-        or questions.get("forwarded_to")
-        or compiler.asks_about_event_data(questions.get("filters"))
-        for questions in checked
-    ) or (trigger is not None and triggers.asks_about_event_data(trigger)):
-        require_scope(request.credential, "events:read")
-
-
-def _list_questions(steps: Sequence[document.Step]) -> list[dict[str, Any]]:
-    by_step = (BY_TYPE[step["type"]].get_questions(step) for _, step in document.walk(steps))
-    return [questions for questions in by_step if questions]
 
 
 @ROUTES.add(
@@ -375,9 +302,9 @@ async def create_flow(request: ApiRequest) -> ApiResponse:
     """
     is_live = request.body.status in ("active", "live")
     if is_live:
-        _require_send_scope(request)
+        flow_rights.require_send_scope(request)
     body, draft = await render(store.prepare_create, request.account_id, request.body, is_live)
-    _require_conditions_access(request, draft)
+    flow_rights.require_conditions_access(request, draft)
     args = (store.create, request.account_id, body, draft, request.caller)
     return await _flow_response(await commit(audit.run_and_record_agent, request.caller, "flow_create", *args))
 
@@ -417,15 +344,15 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
     new_status = store.STATUS_ALIASES.get(str(request.body.status), request.body.status)
     changes_status = isinstance(new_status, str) and new_status != before.status
     if changes_status or before.status == "active":  # A change of an active flow takes effect at once.
-        _require_can_change(request, before)
+        flow_rights.require_can_change(request, before)
     changed = (request.body.steps, request.body.trigger, request.body.goal)
     if before.status == "active" and not before.test and any(value is not UNSET for value in changed):
         require_scope(request.credential, "campaigns:send")
     if changes_status and new_status == "active":
-        _require_send_scope(request)
+        flow_rights.require_send_scope(request)
     is_live = "active" in (new_status, before.status)
     draft = await render(store.prepare_update, request.account_id, request.body, request.id, is_live)
-    _require_conditions_access(request, draft, before)
+    flow_rights.require_conditions_access(request, draft, before)
     args = (store.update, request.account_id, request.id, request.body, draft, request.caller)
     if changes_status or before.status == "active":
         row = await commit(
@@ -448,7 +375,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
 async def delete_flow(request: ApiRequest) -> ApiResponse:
     """Delete a flow. Its runs exit and open messages are cancelled; sent messages and events are kept."""
     row = await fetch(store.get, request.account_id, request.id)
-    _require_can_change(request, row)
+    flow_rights.require_can_change(request, row)
     response = await _flow_response(row)
     await commit(audit.run_and_record, request.caller, "flow_delete", store.delete, request.account_id, request.id)
     return response
@@ -463,7 +390,7 @@ def _add_transition(
     rate: RequestClass = "requests",
 ) -> None:
     async def handler(request: ApiRequest) -> ApiResponse:
-        _require_can_change(request, await fetch(store.get, request.account_id, request.id))
+        flow_rights.require_can_change(request, await fetch(store.get, request.account_id, request.id))
         args: tuple[Any, ...] = (store.apply_action, request.account_id, request.id, *verb(request))
         if name == "activate":
             require_contacts_scope_of_test_key(request)
@@ -522,7 +449,7 @@ async def choose_flow_winner(request: ApiRequest) -> ApiResponse:
 
     Contacts in the flow keep their branch.
     """
-    _require_can_change(request, await fetch(store.get, request.account_id, request.id))
+    flow_rights.require_can_change(request, await fetch(store.get, request.account_id, request.id))
     decision = await scan(split_results.find_decision, request.account_id, request.id, request.body)
     await commit(split_tests.choose, request.account_id, request.id, request.body, decision, request.caller)
     return ApiResponse(await scan(split_results.load_result, request.account_id, request.id, request.body.step))
@@ -537,33 +464,9 @@ _add_transition(
 )
 
 
-def _require_simulation_access(request: ApiRequest) -> None:
-    """Raise a 403 error if a simulation would show more of a real contact than the credential may read.
-
-    Branches of the request that compare the data of the contact's events need `events:read` (T45 in docs/threats.md).
-    """
-    require_access_to_named_contact(request)
-    if request.body is not None and request.body.contact_id and _compares_event_data(request.body.steps):
-        require_scope(request.credential, "events:read")
-
-
-def _compares_event_data(raw_steps: Any) -> bool:
-    """Return whether any branch in the steps of a request, which may be invalid, compares the data of events."""
-    steps = compiler.walk(raw_steps, models.NESTED_STEP_KEYS)
-    return any(
-        compiler.asks_about_event_data(step.get("filters")) or is_event_path(step.get("field")) for step in steps
-    )
-
-
-def _require_bulk_simulation_access(request: ApiRequest) -> None:
-    """Raise a 403 error unless the credential may read contacts and events, with which a flow is simulated."""
-    require_contacts_scope(request)
-    require_scope(request.credential, "events:read")
-
-
-_validate_simulation = validator(simulation.check_simulation, run=render, access=_require_simulation_access)
+_validate_simulation = validator(simulation.check_simulation, run=render, access=flow_rights.require_simulation_access)
 _validate_bulk_simulation = validator(
-    simulation_bulk.check_bulk_simulation, run=render, access=_require_bulk_simulation_access
+    simulation_bulk.check_bulk_simulation, run=render, access=flow_rights.require_bulk_simulation_access
 )
 
 
@@ -577,7 +480,7 @@ async def simulate_flow(request: ApiRequest) -> ApiResponse:
 
     A real contact (`contact_id`) requires `contacts:read` too, and with branches on the data of events `events:read`.
     """
-    _require_simulation_access(request)
+    flow_rights.require_simulation_access(request)
     can_read_contacts = request.credential.has_scope("contacts:read")
     return ApiResponse(
         await run_in_turn(simulation.simulate, request.account_id, request.id, request.body, can_read_contacts)
@@ -594,7 +497,7 @@ async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
 
     Also requires `contacts:read` and `events:read`.
     """
-    _require_bulk_simulation_access(request)
+    flow_rights.require_bulk_simulation_access(request)
     return ApiResponse(await run_in_turn(simulation_bulk.simulate_bulk, request.account_id, request.id, request.body))
 
 

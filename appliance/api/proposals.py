@@ -36,7 +36,7 @@ class Proposal(Struct):
     answer: Annotated[str, Meta(description="note of the user who returned it; null if there is none")] | None
     api_key_id: Annotated[int, Meta(description="id of the agent's API key")]
     agent_name: Annotated[str, Meta(description="name of the agent's API key")]
-    decided_by: Annotated[int, Meta(description="id of the user who decided; null for nobody")] | None
+    decided_by: Annotated[int, Meta(description="id of the user who decided; null if no user did")] | None
     decided_at: Annotated[Moment, Meta(description="when it was decided or withdrawn")] | None
     created_at: Moment
     updated_at: Moment
@@ -65,7 +65,7 @@ def _list_readable_kinds(request: ApiRequest) -> list[str]:
 def _require_kind_access(request: ApiRequest) -> None:
     """Raise a 403 error if the credential lacks a scope that a new proposal of this kind needs.
 
-    A proposal answers how many contacts meet conditions, and a flow which contacts met them, so that whoever chooses
+    A proposal answers how many contacts meet conditions, and a flow which contacts met them, so that a key that chooses
     them needs to read contacts and events (T45 in docs/threats.md).
     """
     kind = BY_NAME.get(str(request.body.kind)) if request.body is not None else None
@@ -223,6 +223,6 @@ async def stop_agents(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("POST", "/agents/resume", scope=ADMIN_SCOPE, response_type=Agents)
 async def resume_agents(request: ApiRequest) -> ApiResponse:
-    """Let the agents of the account go on."""
+    """Resume the agents of the account."""
     await commit(agents.set_stopped, request.account_id, False, request.caller)
     return ApiResponse(await fetch(_load_agents, request.account_id))

@@ -16,7 +16,6 @@ from appliance.audience.segments import members as segments_people
 from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.audience.time_zones import ZONE_SQL, get_account_zone
 from appliance.campaigns import best_hours, store
-from appliance.campaigns.best_hours import HourWeights
 from appliance.campaigns.findings import find_transport
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.core.cache import CostAwareCache
@@ -268,27 +267,22 @@ def count_by(campaign: Campaign, expression: str, is_exact: bool = True, limit: 
     """
 
     def count() -> dict[str | None, int]:
-        audience = build_audience(campaign)
+        audience, zone = build_audience(campaign), get_account_zone(campaign.account_id).zone.key
         return dict(
             rows(
                 f"SELECT {expression}, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
                 f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
-                {
-                    **audience.parameters,
-                    "account_zone": get_account_zone(campaign.account_id).zone.key,
-                    "kind": get_channel_kind(campaign),
-                    "limit": limit,
-                },
+                audience.parameters | {"account_zone": zone, "kind": get_channel_kind(campaign), "limit": limit},
             )
         )
 
     return count() if is_exact else _groups_cache.get((_cache_key(campaign), expression, limit), count)
 
 
-def weigh_hours(campaign: Campaign, first: int, until: int, is_exact: bool = True) -> HourWeights:
+def weigh_hours(campaign: Campaign, first: int, until: int, is_exact: bool = True) -> best_hours.HourWeights:
     """Return what the clicks of a draft's members say about hours; without `is_exact`, it may be cached."""
 
-    def weigh() -> HourWeights:
+    def weigh() -> best_hours.HourWeights:
         members = build_audience(campaign)
         return best_hours.estimate_of(members.sql, members.parameters, first, until)
 
@@ -346,7 +340,7 @@ def estimate_size(campaign: Campaign, limit: int) -> int:
 _MIN_CACHED_SECONDS = 0.03
 _counts_cache: CostAwareCache[AudienceCounts] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _groups_cache: CostAwareCache[dict[str | None, int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
-_weights_cache: CostAwareCache[HourWeights] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
+_weights_cache: CostAwareCache[best_hours.HourWeights] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _first_recipient_cache: CostAwareCache[list[int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _last_email_cache: CostAwareCache[tuple[int, int | None]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 

@@ -78,12 +78,12 @@ async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
         client = await app_clients.find(client_id)
     except ClientRefused as error:
         return _render_fault(request, error.error, error.description)
-    asked = app_grants.read_authorization(client, parameters, visit.user.role, settings)
-    if isinstance(asked, AuthorizationFault):
-        return _render_fault(request, asked.error, asked.description, _return_url(client, parameters, asked))
+    pending = app_grants.read_authorization(client, parameters, visit.user.role, settings)
+    if isinstance(pending, AuthorizationFault):
+        return _render_fault(request, pending.error, pending.description, _return_url(client, parameters, pending))
     if await fetch(app_grants.count_apps, visit.user.id) >= app_grants.MAX_APPS_PER_USER:
         return _render_fault(request, "too_many", "")
-    return _render_consent(request, visit, asked)
+    return _render_consent(request, visit, pending)
 
 
 @pages.post(oauth.AUTHORIZATION_PATH)
@@ -95,18 +95,18 @@ async def answer_consent(request: Request, visit: Visit) -> HTTPResponse:
     The rights are limited by the role that the user has now. Everything else comes from the sealed request.
     """
     form = Form.from_request(request)
-    asked = app_grants.open_request(form["request"], visit.session.id)
-    if asked is None or not app_grants.is_available(config.current()):
+    pending = app_grants.open_request(form["request"], visit.session.id)
+    if pending is None or not app_grants.is_available(config.current()):
         return _render_fault(request, "expired", "")
     if form["answer"] != "allow":
-        return view.redirect(request, _build_return(asked.redirect_uri, asked.state, {"error": "access_denied"}))
-    scopes = app_grants.limit_scopes(set(asked.scopes), visit.user.role)
+        return view.redirect(request, _build_return(pending.redirect_uri, pending.state, {"error": "access_denied"}))
+    scopes = app_grants.limit_scopes(set(pending.scopes), visit.user.role)
     if form["access"] != "draft":
         scopes = [scope for scope in scopes if scope.endswith(":read")]
     if not scopes:
         return _render_fault(request, "invalid_scope", "")
-    code = await commit(app_grants.issue_code, visit.user.id, asked, scopes)
-    return view.redirect(request, _build_return(asked.redirect_uri, asked.state, {"code": code}))
+    code = await commit(app_grants.issue_code, visit.user.id, pending, scopes)
+    return view.redirect(request, _build_return(pending.redirect_uri, pending.state, {"code": code}))
 
 
 def _read_parameters(request: Request) -> dict[str, str] | None:
@@ -134,15 +134,17 @@ def _return_url(client: Client, parameters: dict[str, str], fault: Authorization
     return _build_return(redirect_uri, parameters.get("state"), answer)
 
 
-def _render_consent(request: Request, visit: Visit, asked: AuthorizationRequest) -> HTTPResponse:
+def _render_consent(request: Request, visit: Visit, pending: AuthorizationRequest) -> HTTPResponse:
     response = view.render_whole(
-        request, "login/authorize.html", 200, asked=asked, sealed=app_grants.seal_request(asked, visit.session.id),
-        redirect_host=app_clients.describe_redirect(asked.redirect_uri), rights=describe_rights(asked.scopes),
-        reads=describe_rights(scope for scope in asked.scopes if scope.endswith(":read")),
-        never=_NEVER, can_draft=any(scope.endswith(":write") for scope in asked.scopes), role=ROLES[visit.user.role][0],
+        request, "login/authorize.html", 200, pending=pending,
+        sealed=app_grants.seal_request(pending, visit.session.id),
+        redirect_host=app_clients.describe_redirect(pending.redirect_uri), rights=describe_rights(pending.scopes),
+        reads=describe_rights(scope for scope in pending.scopes if scope.endswith(":read")),
+        never=_NEVER, can_draft=any(scope.endswith(":write") for scope in pending.scopes),
+        role=ROLES[visit.user.role][0],
     )  # fmt: skip
     # Browsers check a redirect of a form against `form-action`, too, so the app's address is allowed on this page only.
-    policy = guard.PAGE_POLICY.replace("form-action 'self'", f"form-action 'self' {_form_target(asked.redirect_uri)}")
+    policy = guard.PAGE_POLICY.replace("form-action 'self'", f"form-action 'self' {_form_target(pending.redirect_uri)}")
     response.headers["content-security-policy"] = policy
     return response
 

@@ -220,8 +220,8 @@ def _dump_proposed(flow: Flow, changes: FlowChanges) -> list[Step]:
                 props["content"] = {**own.get(step["id"], {}), **(props.get("content") or {})}
             values = {key: value for key, value in BY_TYPE[step["type"]].dump(props).items() if value is not None}
             nested = {branch.key: dump(branch.steps) for branch in branches.list_branches(step)}
-            shown = branches.join_branches(values, nested)
-            dumped_steps.append({"id": step["id"], "type": step["type"], **document.EMPTY_STEP, **shown})
+            joined = branches.join_branches(values, nested)
+            dumped_steps.append({"id": step["id"], "type": step["type"], **document.EMPTY_STEP, **joined})
         return dumped_steps
 
     return dump(parsed.steps if parsed is not None else ())

@@ -6034,7 +6034,7 @@ class Proposal(TypedDict):
     """Name of the agent's API key."""
 
     decided_by: int | None
-    """Id of the user who decided; null for nobody."""
+    """Id of the user who decided; null if no user did."""
 
     decided_at: str | None
     """When it was decided or withdrawn."""
@@ -6083,7 +6083,7 @@ class ProposalDetail(TypedDict):
     """Name of the agent's API key."""
 
     decided_by: int | None
-    """Id of the user who decided; null for nobody."""
+    """Id of the user who decided; null if no user did."""
 
     decided_at: str | None
     """When it was decided or withdrawn."""

@@ -4334,7 +4334,7 @@ export interface Proposal {
   api_key_id: number;
   /** name of the agent's API key */
   agent_name: string;
-  /** id of the user who decided; null for nobody */
+  /** id of the user who decided; null if no user did */
   decided_by: number | null;
   /** when it was decided or withdrawn */
   decided_at: string | null;
@@ -4368,7 +4368,7 @@ export interface ProposalDetail {
   api_key_id: number;
   /** name of the agent's API key */
   agent_name: string;
-  /** id of the user who decided; null for nobody */
+  /** id of the user who decided; null if no user did */
   decided_by: number | null;
   /** when it was decided or withdrawn */
   decided_at: string | null;

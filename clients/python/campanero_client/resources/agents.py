@@ -36,7 +36,7 @@ class Agents:
         return result
 
     def resume(self) -> types.Agents:
-        """Let the agents of the account go on.
+        """Resume the agents of the account.
 
         Only for a signed-in owner or admin: no API key has access.
         """
@@ -67,7 +67,7 @@ class AsyncAgents:
         return result
 
     async def resume(self) -> types.Agents:
-        """Let the agents of the account go on.
+        """Resume the agents of the account.
 
         Only for a signed-in owner or admin: no API key has access.
         """

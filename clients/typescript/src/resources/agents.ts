@@ -30,7 +30,7 @@ export class Agents {
   }
 
   /**
-   * Let the agents of the account go on.
+   * Resume the agents of the account.
    *
    * Only for a signed-in owner or admin: no API key has access.
    */
