@@ -23,7 +23,7 @@ from appliance.sending.delivery.http_client import HttpResponse
 from appliance.sending.delivery.mime import Mail
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import outcomes
-from appliance.sending.transports import TRANSPORTS, ses
+from appliance.sending.transports import TRANSPORTS
 from appliance.sending.transports.base import OutgoingEmail, Transport
 from appliance.sending.transports.mime_parts import parse_parts
 from appliance.sending.transports.oauth_api import OAuthApi, address_to_recipient, with_token
@@ -261,20 +261,3 @@ def test_settings_of_requests_have_no_line_break(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
         config.load({f"email.{name}": f"{value}\n"}, {})
     assert value not in str(raised.value)
-
-
-def test_the_test_vectors_of_aws() -> None:
-    """Signatures are those of AWS's test suite for Signature Version 4 (get-vanilla, post-vanilla)."""
-    settings = schema.Ses(
-        region="us-east-1", access_key_id="AKIDEXAMPLE", secret_access_key="wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-    )
-    headers = {"host": "example.amazonaws.com", "x-amz-date": "20150830T123600Z"}
-    signatures = {
-        method: ses.build_authorization(method, "/", headers, b"", settings, "service") for method in ("GET", "POST")
-    }
-    start = (
-        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
-        "SignedHeaders=host;x-amz-date, Signature="
-    )
-    assert signatures["GET"] == f"{start}5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"
-    assert signatures["POST"] == f"{start}5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"

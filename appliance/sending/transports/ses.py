@@ -1,21 +1,18 @@
 """Send email over the API of Amazon SES (v2), which takes our MIME bytes.
 
-Sources: AWS, "Amazon SES API v2 Reference: SendEmail" and "GetAccount"
-(https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html), and "Signature Version 4 signing process"
-(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html).
+Source: AWS, "Amazon SES API v2 Reference: SendEmail" and "GetAccount"
+(https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html). `core/aws_signature.py` signs the requests.
 """
 
 import base64
 import hashlib
-import hmac
 import re
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from appliance.core import clock
+from appliance.core import aws_signature
 from appliance.core.errors import ClientRejected, DeliveryError, RateLimited, RecipientRejected, SenderRejected
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery import http_client
@@ -25,7 +22,7 @@ from appliance.sending.transports.base import OutgoingEmail, SettingField, Trans
 from appliance.settings import schema
 from appliance.settings.schema import Email
 
-_SERVICE, _ALGORITHM = "ses", "AWS4-HMAC-SHA256"
+_SERVICE = "ses"
 _INVALID_ADDRESS = re.compile(
     r"\b(?:illegal|invalid|missing|malformed)\b.{0,80}(?:address|@domain|domain)", re.IGNORECASE
 )
@@ -120,36 +117,18 @@ def _error_of(response: HttpResponse, email: OutgoingEmail | None) -> DeliveryEr
     return base.build_error(response, code, text)
 
 
-# Signature Version 4. All of our paths and header values are in their canonical form, and there is no query.
-
-
 def _sign(method: str, path: str, content: bytes, settings: schema.Ses) -> HttpRequest:
     url = base.join_url(settings.base_url, f"https://email.{settings.region}.amazonaws.com", path)
     parts = urlsplit(url)
-    moment = datetime.fromtimestamp(clock.now(), UTC).strftime("%Y%m%dT%H%M%SZ")
+    moment = aws_signature.format_moment()
     signed = {"host": parts.netloc, "x-amz-date": moment}
     if content:
         signed["content-type"] = "application/json"
-    authorization = build_authorization(method, parts.path, signed, content, settings)
+    credentials = aws_signature.Credentials(
+        settings.access_key_id, settings.secret_access_key, settings.region, _SERVICE
+    )
+    content_sha256 = hashlib.sha256(content).hexdigest()
+    # Our paths are in their canonical form.
+    authorization = aws_signature.build_authorization(method, parts.path, "", signed, content_sha256, credentials)
     headers = {"X-Amz-Date": moment, "Authorization": authorization}
     return HttpRequest(method, url, base.json_headers(headers) if content else headers, content)
-
-
-def build_authorization(
-    method: str, path: str, headers: dict[str, str], content: bytes, settings: schema.Ses, service: str = _SERVICE
-) -> str:
-    """Return the header `Authorization` of a request without a query.
-
-    `headers` are the headers to sign by name in lower case, with `x-amz-date` (YYYYMMDDTHHMMSSZ).
-    """
-    moment, names = headers["x-amz-date"], sorted(headers)
-    canonical_headers = "".join(f"{name}:{headers[name]}\n" for name in names)
-    request = "\n".join((method, path, "", canonical_headers, ";".join(names), hashlib.sha256(content).hexdigest()))
-    scope = f"{moment[:8]}/{settings.region}/{service}/aws4_request"
-    to_sign = "\n".join((_ALGORITHM, moment, scope, hashlib.sha256(request.encode()).hexdigest()))
-    key = f"AWS4{settings.secret_access_key}".encode()
-    for part in scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
-    credential = f"{settings.access_key_id}/{scope}"
-    return f"{_ALGORITHM} Credential={credential}, SignedHeaders={';'.join(names)}, Signature={signature}"

@@ -1,0 +1,147 @@
+"""The protocol of stores, their errors, and the bandwidth limit of streams.
+
+A store holds objects by key, as S3 does. Keys are relative paths of letters, digits, `.`, `_` and `-`; keys of another
+form, which other programs may have written, are never listed.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import BinaryIO, NamedTuple, Protocol
+
+CHUNK_BYTES = 1 << 20
+# The largest object that `fetch` and `put_if` read and write.
+MAX_SMALL_BYTES = 1 << 20
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199}){0,7}")
+
+
+class StoreError(Exception):
+    """The store could not do what was asked; the message says why, in the store's own words where it has any."""
+
+
+class Unreachable(StoreError):
+    """The store did not answer, or answered that it is overloaded; a later attempt may succeed."""
+
+    retry_after_seconds = 0.0  # as the store has asked for, or 0
+
+
+class Refused(StoreError):
+    """The store did not accept the credentials, or they do not permit this."""
+
+
+class StoreFull(StoreError):
+    """The store has no space left."""
+
+
+class Missing(StoreError):
+    """The object, or the place of the store, does not exist."""
+
+
+class Damaged(StoreError):
+    """The store has other bytes than it was given."""
+
+
+class Conflict(StoreError):
+    """Another writer has changed the object since it was read."""
+
+
+class NotSupported(StoreError):
+    """This kind of store cannot do this."""
+
+
+class ObjectInfo(NamedTuple):
+    """An object of a store. `etag` identifies its content in this store, and is what `put_if` compares."""
+
+    key: str
+    size: int  # in bytes
+    modified_ms: int  # by the clock of the store
+    etag: str
+
+
+class Readable(Protocol):
+    """A stream of bytes with a `read` method."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` further bytes, or none at the end."""
+        ...
+
+
+class Store(Protocol):
+    """A place for objects. All methods raise StoreError, and may be called by several threads."""
+
+    @property
+    def url(self) -> str:
+        """Return the URL of the store, which contains no secret."""
+        ...
+
+    def put(self, key: str, source: BinaryIO, size: int, sha256: bytes) -> None:
+        """Store the `size` bytes of `source` under a key, replacing an object that is there.
+
+        `source` can seek. The object appears under its key at once and whole, and after the store has confirmed its
+        content. Raises Damaged if the content arrived changed.
+        """
+        ...
+
+    def open(self, key: str) -> AbstractContextManager[Readable]:
+        """Return a context manager of a stream of the object's content. Entering it raises Missing."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Return the description of an object, or None if there is none."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys begin with `prefix`, which is empty or ends in a slash, in any order."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Delete an object; do nothing if there is none."""
+        ...
+
+    def fetch(self, key: str) -> tuple[bytes, str] | None:
+        """Return the content of a small object and its etag, read together, or None if there is no object."""
+        ...
+
+    def put_if(self, key: str, body: bytes, etag: str | None) -> str:
+        """Store a small object if its etag is still `etag`, None if it must not exist, and return its new etag.
+
+        Raises Conflict if the object is another one by now, and NotSupported if the store has no such operation.
+        """
+        ...
+
+    def discard_unfinished(self) -> int:
+        """Delete what uploads left that nobody has continued for a week, and return how many there were."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def is_key(text: str) -> bool:
+    """Return whether a text has the form of a key."""
+    return bool(_KEY.fullmatch(text))
+
+
+def require_key(key: str) -> str:
+    """Return the key. Raises ValueError if it does not have the form of a key."""
+    if not is_key(key):
+        raise ValueError(f"{key!r} is not the key of an object")
+    return key
+
+
+class Throttle:
+    """A limit of bytes per second, shared by the streams that it wraps; 0 means no limit."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self._rate, self._free_at = bytes_per_second, 0.0
+
+    def wait(self, size: int) -> None:
+        """Sleep until `size` further bytes are within the limit."""
+        if self._rate <= 0:
+            return
+        now = time.monotonic()
+        self._free_at = max(self._free_at, now) + size / self._rate
+        if self._free_at > now:
+            time.sleep(self._free_at - now)

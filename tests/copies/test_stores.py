@@ -1,0 +1,220 @@
+"""Every kind of store keeps the same promises: whole objects, verified uploads, conditional writes, plain errors."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.core import clock
+from appliance.ops import stores
+from appliance.ops.stores import base, s3
+from appliance.ops.stores.base import Store
+from appliance.settings.schema import Copies
+from tests.kit.s3_server import Fault, S3Server
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[S3Server]:
+    """Return an S3 server."""
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _no_faults(request: pytest.FixtureRequest) -> None:
+    if "bucket" in request.fixturenames:
+        request.getfixturevalue("bucket").faults.clear()
+
+
+@pytest.fixture(params=["file", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Return an empty store of each kind."""
+    if request.param == "file":
+        opened = stores.open_store(tmp_path.as_uri(), Copies())
+    else:
+        server = request.getfixturevalue("bucket")
+        for key in server.objects():
+            server.remove(key)
+        opened = server.open_store()
+    yield opened
+    opened.close()
+
+
+def _put(store: Store, key: str, content: bytes) -> None:
+    store.put(key, io.BytesIO(content), len(content), hashlib.sha256(content).digest())
+
+
+def _read(store: Store, key: str) -> bytes:
+    with store.open(key) as stream:
+        return b"".join(iter(lambda: stream.read(70_000), b""))
+
+
+def test_objects_are_stored_listed_read_and_deleted(store: Store) -> None:
+    """An object that was put is listed with its size and read whole; after its deletion it is gone."""
+    content = bytes(range(256)) * 800
+    _put(store, "copies/a.1/data-1", content)
+    _put(store, "copies/b/data-1", b"")
+    _put(store, "blobs/ab/ab12", b"blob")
+    assert _read(store, "copies/a.1/data-1") == content
+    assert _read(store, "copies/b/data-1") == b""
+    assert {info.key: info.size for info in store.list("copies/")} == {
+        "copies/a.1/data-1": 204_800,
+        "copies/b/data-1": 0,
+    }
+    assert sorted(info.key for info in store.list("")) == ["blobs/ab/ab12", "copies/a.1/data-1", "copies/b/data-1"]
+    head = store.head("blobs/ab/ab12")
+    assert head is not None and head.size == 4 and head.modified_ms > 1_600_000_000_000
+    _put(store, "blobs/ab/ab12", b"another")
+    assert _read(store, "blobs/ab/ab12") == b"another"
+    store.delete("blobs/ab/ab12")
+    store.delete("blobs/ab/ab12")
+    assert store.head("blobs/ab/ab12") is None and list(store.list("blobs/")) == []
+    with pytest.raises(base.Missing), store.open("blobs/ab/ab12"):
+        pass
+
+
+@pytest.mark.parametrize("key", ["", "/a", "../a", "a/../b", "a//b", "a/", ".hidden", "a/.b", "a\n", "ä", "a b"])
+def test_keys_of_another_form_are_rejected(store: Store, key: str) -> None:
+    """No key leads outside of the store."""
+    with pytest.raises(ValueError, match="is not the key"):
+        _put(store, key, b"x")
+    with pytest.raises(ValueError, match="is not the key"):
+        store.head(key)
+
+
+def test_conditional_writes(store: Store) -> None:
+    """A write succeeds only if the object is still as it was read; the first write only if there is none."""
+    assert store.fetch("lease.json") is None
+    first = store.put_if("lease.json", b"1", None)
+    with pytest.raises(base.Conflict):
+        store.put_if("lease.json", b"2", None)
+    assert store.fetch("lease.json") == (b"1", first)
+    second = store.put_if("lease.json", b"2", first)
+    assert second != first
+    with pytest.raises(base.Conflict):
+        store.put_if("lease.json", b"3", first)
+    assert store.fetch("lease.json") == (b"2", second)
+    info = store.head("lease.json")
+    assert info is not None and info.etag == second
+
+
+def test_a_large_object_in_parts(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload that broke off continues with the parts that are missing, and no half object is ever there."""
+    monkeypatch.setattr(s3, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.01)
+    store, content = bucket.open_store(), hashlib.sha256(b"x").digest() * (11 * (1 << 20) // 32)
+    bucket.faults.append(Fault(503, "SlowDown", "PUT", "large", times=1 << 30))
+    bucket.faults.insert(0, Fault(200, method="PUT", key="large", times=2))
+    with pytest.raises(base.Unreachable, match="SlowDown"):
+        _put(store, "large", content)
+    assert store.head("large") is None and bucket.unfinished_uploads() == ["campanero/large"]
+    bucket.faults.clear()
+    bucket.requests.clear()
+    _put(store, "large", content)
+    assert [query.partition("&")[0] for method, _, query in bucket.requests if method == "PUT"] == ["partNumber=3"]
+    assert _read(store, "large") == content
+    assert bucket.unfinished_uploads() == []
+
+
+def test_a_download_that_breaks_continues(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that ends in an object is opened again at the missing byte."""
+    monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.01)
+    store, content = bucket.open_store(), bytes(range(256)) * 12_000
+    _put(store, "object", content)
+    bucket.faults.append(Fault(200, method="GET", key="object", times=2, cut_after=1_000_000))
+    assert _read(store, "object") == content
+    bucket.faults.append(Fault(200, method="GET", key="object", cut_after=1_000))
+    with pytest.raises(base.Unreachable, match="broke off"):
+        _read(store, "object")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "words"),
+    [
+        (403, "AccessDenied", base.Refused, "may not do this"),
+        (403, "InvalidAccessKeyId", base.Refused, "was the key rotated"),
+        (507, "XMinioStorageFull", base.StoreFull, "full"),
+        (403, "QuotaExceeded", base.StoreFull, "full"),
+        (503, "SlowDown", base.Unreachable, "overloaded"),
+        (404, "NoSuchBucket", base.Missing, "bucket does not exist"),
+        (400, "PermanentRedirect", base.Refused, "another region"),
+        (400, "BadDigest", base.Damaged, "arrived changed"),
+    ],
+)
+def test_errors_of_s3_in_plain_words(
+    bucket: S3Server, monkeypatch: pytest.MonkeyPatch, status: int, code: str, kind: type[base.StoreError], words: str
+) -> None:
+    """Each error of the service is an error of stores with words that say what to do."""
+    monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.01)
+    bucket.faults.append(Fault(status, code, "PUT"))
+    with pytest.raises(kind, match=words):
+        _put(bucket.open_store(), "refused", b"content")
+    assert bucket.open_store().head("refused") is None
+
+
+def test_rotated_keys_and_a_wrong_clock(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong secret and a clock that is three hours fast are said in plain words."""
+    store = bucket.open_store()
+    with monkeypatch.context() as rotated:
+        rotated.setattr(bucket, "secret_access_key", "another")
+        with pytest.raises(base.Refused, match="secret access key does not belong"):
+            store.head("object")
+        with pytest.raises(base.Refused, match="secret access key does not belong"):
+            _put(store, "object", b"x")
+    with monkeypatch.context() as skewed:
+        skewed.setattr(bucket, "checks_clock", True)
+        skewed.setattr(clock, "_offset", lambda: 3 * 3600 + 30.0)
+        with pytest.raises(base.Refused, match="clock of this machine is 3 hours fast"):
+            _put(store, "object", b"x")
+
+
+def test_a_lost_answer_of_a_conditional_write(bucket: S3Server) -> None:
+    """A write whose answer was lost is recognised as done, and reported as failed if another one is there."""
+    store = bucket.open_store()
+    bucket.faults.append(Fault(503, "SlowDown", "PUT", "lost.json", times=1))
+    with pytest.raises(base.Unreachable):
+        store.put_if("lost.json", b"mine", None)
+    bucket.faults.append(Fault(200, method="PUT", key="lost.json", times=1, cut_after=0))
+    etag = store.put_if("lost.json", b"mine", None)
+    assert store.fetch("lost.json") == (b"mine", etag)
+
+
+def test_a_store_that_is_gone(tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer and a disk that is not mounted are errors, and no folder is created."""
+    monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.01)
+    settings = bucket.settings()
+    gone = stores.open_store(bucket.store_url, Copies(s3=type(settings.s3)("http://127.0.0.1:9", "r", "a", "b")))
+    with pytest.raises(base.Unreachable, match="cannot be reached"):
+        gone.head("object")
+    directory = stores.open_store((tmp_path / "disk").as_uri(), Copies())
+    with pytest.raises(base.Missing, match="mount its disk"):
+        _put(directory, "object", b"x")
+    assert not (tmp_path / "disk").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ftp://host/x", "must begin with one of"), ("s3://u:secret@bucket", "must not contain a password"),
+        ("s3://B_ad/x", "no bucket's name"), ("s3://bucket/ä", "prefix may have"), ("file://host/x", "absolute path"),
+        ("file:///", "absolute path"), ("s3://bucket/x?y", "must not contain"), ("s3://bucket/x", "are required"),
+        ("s3://[bucket", "not the URL"),
+    ],
+)  # fmt: skip
+def test_unusable_urls(url: str, words: str) -> None:
+    """A URL that names no store says what is wrong, without quoting a password."""
+    with pytest.raises(base.StoreError, match=words) as raised:
+        stores.open_store(url, Copies())
+    assert "secret@" not in str(raised.value)
+
+
+def test_bandwidth_limit(bucket: S3Server) -> None:
+    """An upload of a quarter of a second's bytes takes that long."""
+    import time
+
+    store = bucket.open_store(megabits_per_second=8)
+    start = time.monotonic()
+    _put(store, "slow", bytes(400_000))
+    assert 0.25 < time.monotonic() - start < 3
