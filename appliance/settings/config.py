@@ -19,7 +19,7 @@ from msgspec.structs import FieldInfo, fields
 
 from appliance.core import addresses
 from appliance.core.errors import ConfigError
-from appliance.settings import transports
+from appliance.settings import copies, transports
 from appliance.settings.schema import Config
 
 PREFIX = "CAMPANERO_"
@@ -250,6 +250,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         faults.append(f"base_url: {config.base_url!r} is not an http(s) address")
     faults += find_missing_settings(config, config.email.transport)
     faults += transports.find_faults(config.email)
+    faults += copies.find_faults(config.copies)
     try:
         addresses.parse_networks(tuple(config.network.trusted_proxies))
     except ValueError as error:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from appliance.settings.copies import Copies
+
 
 def _help(text: str, **extra: Any) -> Meta:
     return Meta(description=text, extra=extra or None)
@@ -548,55 +550,6 @@ class Backup(Struct, frozen=True):
         int,
         Meta(ge=1, description="how many automatic backups are kept, one per interval; older ones are deleted"),
     ] = 7
-
-
-class S3(Struct, frozen=True):
-    """The credentials of an S3-compatible store, if `copies.store` is s3://BUCKET/PREFIX."""
-
-    endpoint: Annotated[
-        str,
-        Meta(
-            pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+/?)?\Z",
-            description='URL of the service, such as https://s3.eu-central-003.backblazeb2.com; "" = Amazon S3',
-        ),
-    ] = ""
-    region: Annotated[
-        str, Meta(pattern=r"^[A-Za-z0-9-]{1,64}\Z", description="region of the bucket; auto where there are none")
-    ] = "us-east-1"
-    access_key_id: Annotated[str, _key("access key ID, which may read, write and delete in the bucket", False)] = ""
-    secret_access_key: Annotated[str, _key("secret access key")] = ""
-
-
-class Sftp(Struct, frozen=True):
-    """The login of an SFTP server, if `copies.store` is sftp://USER@HOST/PATH."""
-
-    key_file: Annotated[str, _help("private key in OpenSSH format, without a passphrase", required=True)] = ""
-    host_key: Annotated[
-        str, _help("public key of the server, as in a line of ssh-keyscan: ssh-ed25519 AAAA…", required=True)
-    ] = ""
-
-
-class Copies(Struct, frozen=True):
-    """Encrypted copies in another place."""
-
-    store: Annotated[
-        str, _help('s3://BUCKET/PREFIX, sftp://USER@HOST/PATH or file:///PATH of another disk; "" = no copies')
-    ] = ""
-    recipients: Annotated[
-        list[str], _help("age public keys (age1…) that copies are encrypted to; their private keys restore them")
-    ] = field(default_factory=list)
-    every: Annotated[Duration, _help("interval; 0s = never")] = "24h"
-    full_every: Annotated[Duration, _help("a copy after this time is a full one; others have what changed since")] = (
-        "30d"
-    )
-    keep_days: Annotated[int, Meta(ge=1, le=3660, description="days whose last copy is kept")] = 7
-    keep_weeks: Annotated[int, Meta(ge=0, le=520, description="weeks whose last copy is kept")] = 4
-    keep_months: Annotated[int, Meta(ge=0, le=240, description="months whose last copy is kept")] = 12
-    megabits_per_second: Annotated[
-        float, Meta(ge=0, le=100_000, description="limit of uploads and downloads; 0 = unlimited")
-    ] = 0
-    s3: S3 = S3()
-    sftp: Sftp = Sftp()
 
 
 class Log(Struct, frozen=True):

@@ -11,7 +11,7 @@ from appliance.core import clock
 from appliance.ops import stores
 from appliance.ops.stores import base, s3
 from appliance.ops.stores.base import Store
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 from tests.kit.s3_server import Fault, S3Server
 
 

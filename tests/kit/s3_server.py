@@ -30,7 +30,7 @@ from werkzeug.serving import make_server
 
 from appliance.ops.stores import open_store
 from appliance.ops.stores.base import Store
-from appliance.settings.schema import S3, Copies
+from appliance.settings.copies import S3, Copies
 
 ACCESS_KEY_ID, SECRET_ACCESS_KEY, REGION = "AKIAEXAMPLE", "secret/of+the=key", "eu-south-9"
 _MAX_SKEW_SECONDS = 15 * 60

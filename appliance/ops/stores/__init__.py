@@ -7,7 +7,7 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from appliance.ops.stores.base import Store, StoreError, Throttle
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 
 
 class UnusableUrl(StoreError):

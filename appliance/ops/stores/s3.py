@@ -20,7 +20,7 @@ from appliance.core import aws_signature, clock
 from appliance.ops.stores import base, s3_responses
 from appliance.ops.stores.base import ObjectInfo, Throttle
 from appliance.ops.stores.s3_responses import read_body, read_error
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 
 # Larger objects are uploaded in parts of this size (at least 5 MiB by the API), which an interrupted upload keeps.
 PART_BYTES = 8 << 20
