@@ -44,6 +44,7 @@ class Visit:
         self.actor = Actor(
             self.actor_id, request.ctx.client, self.user.id, access.role_can_approve(role),
             can_send=access.role_can_send(role), can_read_contacts=self.can("contacts:read"),
+            account_id=self.account_id,
         )  # fmt: skip
         self.zone = clock.find_time_zone(self.account.time_zone) or ZoneInfo("UTC")
         self.queue_summary = delivery_status.SendingSummary("idle")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from appliance.accounts import access, app_clients, audit
+from appliance.accounts import access, app_clients, audit, members
 from appliance.accounts.access import Credential, KeyWrite
 from appliance.accounts.app_clients import Client
 from appliance.accounts.audit import Actor
@@ -194,15 +194,18 @@ def count_apps(user_id: int) -> int:
     return int(_live_grants().where(AppGrant.user == user_id).count())
 
 
-def issue_code(user_id: int, request: AuthorizationRequest, scopes: list[str]) -> str:
+def issue_code(user: User, request: AuthorizationRequest, scopes: list[str]) -> str:
     """Return a new authorization code for a request that a user approved, with some of the scopes it asked for.
+
+    The app is connected to the account that the user was loaded with.
 
     It works once, for `CODE_MS`. Nothing is connected before it is exchanged.
     """
     require_write_transaction()
     code = CODE_PREFIX + crypto.random_base62(_SECRET_CHARACTERS)
     AppCode.create(
-        code_hash=crypto.hash_secret(code), user=user_id, client_id=request.client_id, client_name=request.client_name,
+        code_hash=crypto.hash_secret(code), user=user, account=user.account_id, client_id=request.client_id,
+        client_name=request.client_name,
         redirect_uri=request.redirect_uri, challenge=request.challenge, scope=" ".join(scopes),
         resource=request.resource, expires_at=clock.now_ms() + CODE_MS,
     )  # fmt: skip
@@ -234,8 +237,8 @@ def exchange_code(parameters: dict[str, str], ip: str, settings: Config) -> Issu
             _end(code.grant, Actor(f"key:{code.grant.api_key_id}", ip), "code_reuse")
         return INVALID_GRANT
     AppCode.update(used_at=now).where(AppCode.id == code.id).execute()
-    user: User = code.user
-    if code.expires_at <= now or code.client_id != parameters.get("client_id") or user.disabled_at is not None:
+    user = members.find_active(code.account_id, code.user_id)
+    if user is None or code.expires_at <= now or code.client_id != parameters.get("client_id"):
         return INVALID_GRANT
     if parameters.get("redirect_uri", code.redirect_uri) != code.redirect_uri:
         return Refusal("invalid_grant", "The redirect_uri is not the one of the authorization request.")
@@ -246,7 +249,7 @@ def exchange_code(parameters: dict[str, str], ip: str, settings: Config) -> Issu
     scopes = limit_scopes(set(code.scope.split()), user.role)
     if not scopes:
         return INVALID_GRANT
-    grant = _connect(code, scopes, ip)
+    grant = _connect(code, user, scopes, ip)
     AppCode.update(grant=grant).where(AppCode.id == code.id).execute()
     return _issue_tokens(grant, scopes, None)
 
@@ -266,10 +269,9 @@ def _is_for(resource: str, parameters: dict[str, str], settings: Config) -> bool
     return "resource" not in parameters or find_resource(parameters["resource"], settings) == resource
 
 
-def _connect(code: Any, scopes: list[str], ip: str) -> AppGrant:
+def _connect(code: Any, user: User, scopes: list[str], ip: str) -> AppGrant:
     """Create the key and the grant of an app, and record that the user connected it."""
-    user: User = code.user
-    by = Actor(f"user:{user.id}", ip, user.id)
+    by = Actor(f"user:{user.id}", ip, user.id, account_id=user.account_id)
     key, _ = access.create_key(user.account_id, KeyWrite(code.client_name, ",".join(scopes), agent=True), by)
     redirect_host = app_clients.describe_redirect(code.redirect_uri)
     grant = AppGrant.create(
@@ -310,8 +312,8 @@ def refresh(parameters: dict[str, str], ip: str, settings: Config) -> IssuedToke
     if token is None:
         return INVALID_GRANT
     now, grant = clock.now_ms(), token.grant
-    user: User = grant.user
-    if grant.api_key.revoked_at is not None or user.disabled_at is not None:
+    user = members.find_active(grant.account_id, grant.user_id)
+    if grant.api_key.revoked_at is not None or user is None:
         return INVALID_GRANT
     if token.used_at is not None or grant.client_id != parameters.get("client_id"):
         _end(grant, Actor(f"key:{grant.api_key_id}", ip), "token_reuse")
@@ -335,10 +337,11 @@ def find_credential(token: str, is_mcp: bool, settings: Config) -> Credential | 
     `is_mcp` is whether the request is for the Model Context Protocol. A token for another resource is not valid.
     """
     row = fetch_one(
-        "SELECT k.id, k.account_id, k.scope, t.scope, u.id, u.role, g.resource FROM app_token t "
-        "JOIN app_grant g ON g.id = t.grant_id JOIN api_key k ON k.id = g.api_key_id JOIN user u ON u.id = g.user_id "
+        "SELECT k.id, k.account_id, k.scope, t.scope, g.user_id, m.role, g.resource FROM app_token t "
+        "JOIN app_grant g ON g.id = t.grant_id JOIN api_key k ON k.id = g.api_key_id "
+        "JOIN team_member m ON m.user_id = g.user_id AND m.account_id = g.account_id "
         "WHERE t.token_hash = ? AND t.kind = 'access' AND t.expires_at > ? AND k.revoked_at IS NULL "
-        "AND u.disabled_at IS NULL",
+        "AND m.disabled_at IS NULL",
         (crypto.hash_secret(token), clock.now_ms()),
     )
     if row is None:
@@ -403,14 +406,18 @@ def disconnect(account_id: int, user_id: int | None, grant_id: int, by: Actor) -
     return str(grant.api_key.name)
 
 
-def end_all(user_id: int, by: Actor, reason: Reason) -> None:
-    """End all apps of a user and delete the codes that wait for their exchange.
+def end_all(user_id: int, by: Actor, reason: Reason, account_id: int | None = None) -> None:
+    """End all apps of a user, with `account_id` only those of an account, and delete the codes that wait.
 
     For a new password, which may have become known, and for a user who is disabled.
     """
     require_write_transaction()
-    AppCode.delete().where(AppCode.user == user_id, AppCode.used_at.is_null()).execute()
-    for grant in _live_grants().where(AppGrant.user == user_id):
+    codes = AppCode.delete().where(AppCode.user == user_id, AppCode.used_at.is_null())
+    grants = _live_grants().where(AppGrant.user == user_id)
+    if account_id is not None:
+        codes, grants = codes.where(AppCode.account == account_id), grants.where(AppGrant.account == account_id)
+    codes.execute()
+    for grant in grants:
         _end(grant, by, reason)
 
 

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access
+from appliance.accounts import access, members
 from appliance.accounts.audit import Actor
 from appliance.core import clock
 from appliance.core.errors import Conflict, Invalid, NotAllowed
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import LastRead
-from appliance.storage.models import User
 from appliance.storage.transactions import require_write_transaction
 
 APPROVER_ROLES = tuple(role for role in access.ROLES if access.role_can_approve(role))
@@ -67,10 +66,7 @@ def can_approve(row: Any, by: Actor) -> bool:
     person = by.person_id
     if person is None or not row.account.approval_by_another or person not in (row.asked_by, row.edited_by):
         return True
-    other_approvers = User.select().where(
-        User.account == row.account_id, User.role.in_(APPROVER_ROLES), User.disabled_at.is_null(), User.id != person
-    )
-    return not other_approvers.exists()
+    return all(user.id == person for user in members.list_active(row.account_id, APPROVER_ROLES))
 
 
 def mark_changed(row: Any, person_id: int | None) -> None:

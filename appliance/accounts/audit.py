@@ -33,6 +33,7 @@ class Actor(NamedTuple):
     key_creator_id: int | None = None  # the user who created the API key
     can_read_contacts: bool = False  # whether the actor may read contacts
     is_agent: bool = False  # whether the actor is an agent, which changes only drafts (docs/decisions.md#25)
+    account_id: int | None = None  # the account that a user acts in; None for a person as such, keys and commands
 
     @property
     def can_change_live(self) -> bool:
@@ -212,7 +213,10 @@ def fetch_actor_names(account_id: int) -> dict[str, str]:
 
     Disabled users and revoked keys are included.
     """
-    statement = "SELECT 'user:' || id, name FROM user WHERE account_id = :id UNION ALL "
+    statement = (
+        "SELECT 'user:' || u.id, u.name FROM user u JOIN team_member m ON m.user_id = u.id WHERE m.account_id = :id "
+        "UNION ALL "
+    )
     statement += "SELECT 'key:' || id, name FROM api_key WHERE account_id = :id"
     return {row[0]: row[1] for row in rows(statement, {"id": account_id})}
 

@@ -6,7 +6,7 @@ accepting or revoking an invitation deletes it, so that a link works once (T13 i
 
 import hmac
 
-from appliance.accounts import audit, users
+from appliance.accounts import audit, members, users
 from appliance.accounts.access import ROLES
 from appliance.accounts.audit import Actor
 from appliance.accounts.users import NewUser
@@ -42,7 +42,7 @@ def invite(by: Actor, email: str, role: str) -> Invitation:
         faults.add("role", gettext("is not included in the list"))
     elif address:
         users.require_owner_for(actor, role)
-    if address and User.get_or_none(User.account == actor.account_id, User.email == address) is not None:
+    if address and members.select(actor.account_id).where(User.email == address).exists():
         faults.add("email", gettext("has already been taken"))
     faults.check()
     row = Invitation.get_or_none(Invitation.account == actor.account_id, Invitation.email == address)
@@ -102,9 +102,10 @@ def list_open(account_id: int) -> list[Invitation]:
 
 def is_valid(row: Invitation) -> bool:
     """Return whether an invitation has not expired, and its sender may still give its role."""
-    sender: User = row.invited_by
-    allowed = sender.disabled_at is None and sender.role in users.ADMIN_ROLES
-    return row.expires_at > clock.now_ms() and allowed and (row.role != "owner" or sender.role == "owner")
+    sender = members.find_active(row.account_id, row.invited_by_id)
+    if sender is None or row.expires_at <= clock.now_ms():
+        return False
+    return sender.role in users.ADMIN_ROLES and (row.role != "owner" or sender.role == "owner")
 
 
 def build_link(row: Invitation) -> str:
@@ -149,7 +150,8 @@ def accept(invitation_id: int, token: str, new: NewUser, ip: str | None) -> User
     user = users.create(row.account_id, new, row.role)
     row.delete_instance()
     data = {"role": row.role, "invited_by": f"user:{row.invited_by_id}"}
-    audit.record(Actor(f"user:{user.id}", ip, user.id), user.account_id, "user_add", f"user:{user.id}", data)
+    by = Actor(f"user:{user.id}", ip, user.id, account_id=user.account_id)
+    audit.record(by, user.account_id, "user_add", f"user:{user.id}", data)
     return user
 
 

@@ -12,7 +12,7 @@ import logging
 import secrets
 from urllib.parse import quote, urlencode
 
-from appliance.accounts import audit, passwords, request_limits, sessions, users
+from appliance.accounts import audit, members, passwords, request_limits, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, Refused, Unavailable
@@ -147,7 +147,7 @@ def enable_second_factor(user_id: int, key: str, code: str, session_id: int | No
         raise Invalid({"otp": [gettext("is invalid")]})
     codes = store_second_factor(user, key, step)
     sessions.delete_all(user.id, session_id)
-    audit.record(by, user.account_id, "otp_on", f"user:{user.id}")
+    members.record_for_person(by, user.id, "otp_on")
     return codes
 
 
@@ -160,20 +160,22 @@ def disable_second_factor(user_id: int, session_id: int | None, by: Actor) -> Us
     user = User.get_by_id(user_id)
     clear_second_factor(user)
     sessions.delete_all(user.id, session_id)
-    audit.record(by, user.account_id, "otp_off", f"user:{user.id}")
+    members.record_for_person(by, user.id, "otp_off")
     return user
 
 
 def reset_second_factor(by: Actor, user_id: int) -> User:
     """Disable the second factor of a team member who lost it, and end all of their sessions.
 
-    Raises NotFound for an unknown user, and NotAllowed if the actor may not manage the user. Raises Invalid for the
+    Raises NotFound for an unknown user, and NotAllowed if the actor may not manage the user, or if the person is in
+    another account, too. Raises Invalid for the
     actor's own second factor, because a stolen session must not be able to disable it without password and code.
     """
     require_write_transaction()
     user = users.get_managed(by, user_id)
     if user.id == by.user_id:
         raise Invalid({"otp": [gettext("is your own; disable it with password and code")]})
+    members.require_sole_account(user)
     return disable_second_factor(user.id, None, by)
 
 
@@ -215,7 +217,7 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
     name = request_limits.email_key(email)
     with request_limits.limit_attempt(name, request_limits.client_key(ip)) as attempt:
         user = await fetch(users.find_by_email, email)
-        may_enter = user is not None and user.disabled_at is None
+        may_enter = user is not None and user.member is not None
         holds = await passwords.verify(user.password_hash if may_enter and user is not None else None, password)
         if user is None or not holds:
             attempt.fail()
@@ -265,13 +267,15 @@ async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str
 def require_unchanged(user: User) -> None:
     """Raise InvalidCredentials if password, second factor or access of a user changed after `user` was read.
 
+    A person who may enter no account by now has lost access.
+
     Call it in the transaction that acts on a verified password or code. The verification takes time, and a change in
     the meantime ends only the sessions that exist by then.
     """
     require_write_transaction()
     current = User.get_by_id(user.id)
     verified_secrets = user.password_hash, user.otp_secret
-    if current.disabled_at is not None or (current.password_hash, current.otp_secret) != verified_secrets:
+    if not members.list_of(user.id) or (current.password_hash, current.otp_secret) != verified_secrets:
         raise InvalidCredentials(gettext("Email address or password is wrong."))
 
 
@@ -295,7 +299,7 @@ async def _require_code(attempt: request_limits.Attempt, user: User, code: str, 
 
 
 def _record_failure(user: User | None, ip: str) -> None:
-    """Record a failed sign-in in the audit log of the user's account, without waiting for the write.
+    """Record a failed sign-in in the audit logs of the user's accounts, without waiting for the write.
 
     Nothing is recorded for an unknown user (None), or within `_RECORD_INTERVAL_MS` of the last entry about the user.
     """
@@ -305,6 +309,6 @@ def _record_failure(user: User | None, ip: str) -> None:
     _recorded_at[user.id] = now
     subject = f"user:{user.id}"
     try:
-        submit(audit.insert_entry, user.account_id, audit.SYSTEM, "login_failed", subject, None, ip)
+        submit(members.record_for_person, Actor(audit.SYSTEM, ip), user.id, "login_failed")
     except Unavailable as error:
         log.info("login: failed sign-in not recorded subject=%s: %s", subject, error)

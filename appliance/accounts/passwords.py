@@ -10,6 +10,7 @@ from functools import cache
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from appliance.accounts import members
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, RateLimitExceeded
 from appliance.core.i18n import gettext
@@ -106,7 +107,10 @@ def create_token(purpose: str, user: User, until_ms: int) -> str:
 
 
 def find_token_user(purpose: str, text: str) -> User | None:
-    """Return the active user of a valid token for this purpose, else None."""
+    """Return the user of a valid token for this purpose, with the account that a sign-in opens, else None.
+
+    The result is None for a person who may enter no account, too.
+    """
     if len(text) > _MAX_TOKEN_CHARACTERS or not text.isascii():
         return None
     try:
@@ -116,8 +120,10 @@ def find_token_user(purpose: str, text: str) -> User | None:
     body, mac = raw[:12], raw[12:]
     if len(raw) != 44 or int.from_bytes(body[6:], "big") * 1000 <= clock.now_ms():
         return None
-    user = User.get_or_none(User.id == int.from_bytes(body[:6], "big"), User.disabled_at.is_null())
-    return user if user is not None and hmac.compare_digest(_mac(purpose, body, user), mac) else None
+    user = User.get_or_none(User.id == int.from_bytes(body[:6], "big"))
+    if user is None or not hmac.compare_digest(_mac(purpose, body, user), mac):
+        return None
+    return user if members.bind_entry(user).member is not None else None
 
 
 def _mac(purpose: str, body: bytes, user: User) -> bytes:

@@ -15,14 +15,15 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from appliance.accounts import access, audit
+from appliance.accounts import access, audit, members
 from appliance.accounts.access import Credential
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
-from appliance.core.errors import NotFound
+from appliance.core.errors import NotAllowed, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import PageQuery
 from appliance.storage.database import Page, fetch_one, paginate
-from appliance.storage.models import Account, Session, User
+from appliance.storage.models import Account, Session, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
 
 IDLE_TIMEOUT_MS = 12 * 3600 * 1000
@@ -40,18 +41,25 @@ def create_browser_session(user_id: int, ip: str | None, user_agent: str | None)
     return token
 
 
-def create(user_id: int, secret: str, kind: SessionKind, ip: str | None, user_agent: str | None) -> Session:
+def create(
+    user_id: int, secret: str, kind: SessionKind, ip: str | None, user_agent: str | None, account_id: int | None = None
+) -> Session:
     """Create a session that is found by the hash of `secret`, and record the sign-in in the audit log.
 
-    `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is not extended.
+    It opens the account with `account_id`, by default the one that the person opened last (`members.bind_entry`).
+    `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is not extended. Raises
+    NotAllowed if the person may not enter the account, or any.
     """
     require_write_transaction()
-    now = clock.now_ms()
+    now, person = clock.now_ms(), User.get_by_id(user_id)
+    user = members.bind_entry(person) if account_id is None else members.bind(person, account_id)
+    if user.member is None:
+        raise NotAllowed(gettext("You are not a member of this account."))
     session = Session.create(
-        token_hash=crypto.hash_secret(secret), kind=kind, user=user_id, ip=ip,
+        token_hash=crypto.hash_secret(secret), kind=kind, user=user_id, account=user.account_id, ip=ip,
         user_agent=(user_agent or "")[:400] or None, created_at=now, last_seen_at=now, expires_at=now + IDLE_TIMEOUT_MS,
     )  # fmt: skip
-    User.update(last_login_at=now).where(User.id == user_id).execute()
+    User.update(last_login_at=now, last_account=user.account_id).where(User.id == user_id).execute()
     _record(session, "login", ip)
     return session
 
@@ -68,17 +76,18 @@ def delete_expired(ids: list[int]) -> int:
 
 
 def find_by_cookie(token: str) -> Session | None:
-    """Return the session of a cookie value, with its user and account loaded.
+    """Return the session of a cookie value, with its user loaded together with the account that is open.
 
-    Returns None if the session is unknown or expired, or if the user is disabled.
+    Returns None if the session is unknown or expired, or if the user is disabled in the account.
     """
     session: Session | None = (
-        Session.select(Session, User, Account)
+        Session.select(Session, User, TeamMember, Account)
         .join(User)
+        .join(TeamMember, on=(TeamMember.user == User.id) & (TeamMember.account == Session.account), attr="member")
         .join(Account)
         .where(
             Session.token_hash == crypto.hash_secret(token), Session.kind == "browser",
-            Session.expires_at > clock.now_ms(), User.disabled_at.is_null(),
+            Session.expires_at > clock.now_ms(), TeamMember.disabled_at.is_null(),
         )
         .first()
     )  # fmt: skip
@@ -175,11 +184,31 @@ def delete_all(user_id: int, kept_id: int | None = None) -> None:
     Session.delete().where(Session.user == user_id, Session.id != (kept_id or 0)).execute()
 
 
+def delete_in_account(user_id: int, account_id: int) -> None:
+    """End the sessions of a user that have an account open, without audit entries; those in other accounts stay."""
+    require_write_transaction()
+    Session.delete().where(Session.user == user_id, Session.account == account_id).execute()
+
+
+def open_account(session_id: int, account_id: int, by: Actor) -> None:
+    """Open another account of the person in a browser session, and record it in that account.
+
+    Raises NotFound if the session has ended or the person may not enter the account.
+    """
+    require_write_transaction()
+    session = Session.get_or_none(Session.id == session_id, Session.kind == "browser")
+    if session is None or members.find_active(account_id, session.user_id) is None:
+        raise NotFound
+    Session.update(account=account_id).where(Session.id == session_id).execute()
+    session.account_id = account_id
+    User.update(last_account=account_id).where(User.id == session.user_id).execute()
+    _record(session, "account_open", by.ip)
+
+
 def _record(session: Session, action: str, ip: str | None, actor: str | None = None) -> None:
     person = f"user:{session.user_id}"
-    account_id = User.get_by_id(session.user_id).account_id
     audit.insert_entry(
-        account_id, actor or person, action, person, {"session_id": session.id, "kind": session.kind}, ip
+        session.account_id, actor or person, action, person, {"session_id": session.id, "kind": session.kind}, ip
     )
 
 
@@ -217,12 +246,15 @@ class TokenSession(NamedTuple):
 
 
 def issue_token(user: User, ip: str | None, user_agent: str | None) -> IssuedToken:
-    """Create a session for a program and return its token; only a hash of the token's id is stored."""
+    """Create a session for a program and return its token; only a hash of the token's id is stored.
+
+    The token is for the account that the user was loaded with, and for no other one.
+    """
     import jwt
 
     require_write_transaction()
     jti = secrets.token_urlsafe(24)
-    session = create(user.id, jti, "token", ip, user_agent)
+    session = create(user.id, jti, "token", ip, user_agent, user.account_id)
     claims = {
         "sub": str(user.id), "acc": user.account_id, "aud": token_audience(), "jti": jti,
         "iat": session.created_at // 1000, "exp": session.expires_at // 1000,
@@ -240,8 +272,9 @@ def find_by_token(token: str) -> TokenSession | None:
     if claims is None:
         return None
     row = fetch_one(
-        "SELECT s.id, s.last_seen_at, u.id, u.account_id, u.role FROM session s JOIN user u ON u.id = s.user_id "
-        "WHERE s.token_hash = ? AND s.kind = 'token' AND s.expires_at > ? AND u.disabled_at IS NULL",
+        "SELECT s.id, s.last_seen_at, s.user_id, s.account_id, m.role FROM session s "
+        "JOIN team_member m ON m.user_id = s.user_id AND m.account_id = s.account_id "
+        "WHERE s.token_hash = ? AND s.kind = 'token' AND s.expires_at > ? AND m.disabled_at IS NULL",
         (crypto.hash_secret(claims["jti"]), clock.now_ms()),
     )
     if row is None or (str(row[2]), row[3]) != (claims["sub"], claims["acc"]):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import accounts, app_grants, audit, passwords, sessions
+from appliance.accounts import accounts, app_grants, audit, members, passwords, sessions
 from appliance.accounts.access import ROLES
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock, crypto, i18n, validation
@@ -14,7 +14,7 @@ from appliance.core.errors import Faults, Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import EmailText, Name, PageQuery, sent_fields
 from appliance.storage.database import Page, paginate
-from appliance.storage.models import Account, ApiKey, User
+from appliance.storage.models import Account, ApiKey, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
 
 
@@ -68,10 +68,11 @@ def create(account_id: int, new: NewUser, role: str = "owner") -> User:
         raise Invalid({"account": [gettext("must exist")]})
     validate_email(new.email)
     now = clock.now_ms()
-    return User.create(
-        account=account_id, email=new.email, name=new.name, role=role, password_hash=new.password_hash,
+    user = User.create(
+        last_account=account_id, email=new.email, name=new.name, password_hash=new.password_hash,
         created_at=now, updated_at=now,
     )  # fmt: skip
+    return members.add(user.id, account_id, role)
 
 
 def validate_email(email: str) -> None:
@@ -87,13 +88,16 @@ def validate_email(email: str) -> None:
 
 
 def find_by_email(email: str) -> User | None:
-    """Return the user with this email address, regardless of case, or None."""
+    """Return the user with this email address, regardless of case, with the account that a sign-in opens, or None.
+
+    `user.member` is None for a person who may enter no account.
+    """
     try:
         key = addresses.parse_email(email).key
     except ValueError:
         return None
     user: User | None = User.get_or_none(User.email == key)
-    return user
+    return members.bind_entry(user) if user is not None else None
 
 
 # The preference of a user that holds the language of the interface; without it the browser decides.
@@ -203,16 +207,17 @@ class UserQuery(PageQuery):
 
 def fetch_page(account_id: int, query: UserQuery) -> Page:
     """Return a page of the account's users that match the query, newest first."""
-    query_rows = User.select().where(User.account == account_id, User.disabled_at.is_null(not query.disabled))
+    query_rows = members.select(account_id).where(TeamMember.disabled_at.is_null(not query.disabled))
     if query.role is not UNSET:
-        query_rows = query_rows.where(User.role == query.role)
-    return paginate(query_rows.order_by(User.created_at.desc(), User.id.desc()), query.page, query.size())
+        query_rows = query_rows.where(TeamMember.role == query.role)
+    order = TeamMember.created_at.desc(), User.id.desc()
+    return paginate(query_rows.order_by(*order), query.page, query.size())
 
 
 def list_members(account_id: int) -> list[User]:
     """Return all users of an account: first the enabled users, then the disabled users, each sorted by name."""
-    members = User.select().where(User.account == account_id).order_by(User.name, User.id)
-    return sorted(members, key=lambda user: (user.disabled_at is not None, i18n.fold(user.name)))
+    users = members.select(account_id).order_by(User.name, User.id)
+    return sorted(users, key=lambda user: (user.disabled_at is not None, i18n.fold(user.name)))
 
 
 def list_keys(account_id: int) -> list[ApiKey]:
@@ -228,7 +233,7 @@ def generate_password() -> str:
 
 def get(account_id: int, user_id: int) -> User:
     """Return the user; raises NotFound if the account has no such user."""
-    user = User.get_or_none(User.account == account_id, User.id == user_id)
+    user = members.find(account_id, user_id)
     if user is None:
         raise NotFound
     return user
@@ -280,6 +285,8 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
     user = get(actor.account_id, user_id)
     role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
     require_owner_for(actor, role, user)
+    if user.id != actor.id and (gets_password or values.keys() & {"name", "password", "otp"}):
+        members.require_sole_account(user)
     faults = Faults()
     if user.id == actor.id and disabled:
         faults.add("disabled", gettext("must not be your own user"))
@@ -294,28 +301,30 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 
 
 def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
-    """Change a user; disabling a user or setting a password ends all of the user's sessions and connected apps.
+    """Change a user of the actor's account; a new password ends all of the user's sessions and connected apps.
 
-    A new password is given as `password_hash`; `changes.password` is only validated, and `changes.otp` ignored. Raises
-    NotFound; NotAllowed if the actor may not manage the user; and Invalid with all errors: a password of the wrong
-    length, an account that would be left without an owner, or actors who would disable themselves or set their own
-    password.
+    Disabling a user ends those in this account; other accounts of the person stay as they are. A new password is given
+    as `password_hash`; `changes.password` is only validated, and `changes.otp` ignored. Raises NotFound. Raises
+    NotAllowed if the actor may not manage the user, or would change the name, password or second factor of a person
+    who is in another account, too. Raises Invalid with all errors: a password of the wrong length, an account that
+    would be left without an owner, or actors who would disable themselves or set their own password.
     """
     require_write_transaction()
     user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)
     role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
     if "name" in values and values["name"].strip() != user.name:
-        _save(by, user, "user_name", {}, name=values["name"].strip())
+        _save_person(by, user, "user_name", name=values["name"].strip())
     if role != user.role:
-        _save(by, user, "user_role", {"role": role, "before": user.role}, role=role)
+        _save_member(by, user, "user_role", {"role": role, "before": user.role}, role=role)
     if disabled != (user.disabled_at is not None):
         if disabled:
-            _sign_out(user, by, "disabled")
+            sessions.delete_in_account(user.id, user.account_id)
+            app_grants.end_all(user.id, by, "disabled", user.account_id)
         act = "user_disable" if disabled else "user_enable"
-        _save(by, user, act, {}, disabled_at=clock.now_ms() if disabled else None)
+        _save_member(by, user, act, {}, disabled_at=clock.now_ms() if disabled else None)
     if password_hash is not None:
-        _sign_out(user, by, "password")
-        _save(by, user, "user_password", {}, password_hash=password_hash)
+        _sign_out(user, by)
+        _save_person(by, user, "user_password", password_hash=password_hash)
     return user
 
 
@@ -349,7 +358,7 @@ def rename(user_id: int, name: str, ip: str | None = None) -> User:
     require_write_transaction()
     if not name.strip():
         raise Invalid({"name": [gettext("can't be blank")]})
-    return _save(_self_actor(user_id, ip), User.get_by_id(user_id), "user_name", {}, name=name.strip()[:255])
+    return _save_person(_self_actor(user_id, ip), User.get_by_id(user_id), "user_name", name=name.strip()[:255])
 
 
 def change_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
@@ -359,8 +368,8 @@ def change_password(user_id: int, password_hash: str, session_id: int, ip: str |
     """
     require_write_transaction()
     user, by = User.get_by_id(user_id), _self_actor(user_id, ip)
-    _sign_out(user, by, "password", but=session_id)
-    return _save(by, user, "user_password", {}, password_hash=password_hash)
+    _sign_out(user, by, but=session_id)
+    return _save_person(by, user, "user_password", password_hash=password_hash)
 
 
 def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
@@ -370,8 +379,8 @@ def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
-    _sign_out(user, by, "password")
-    return _save(by, user, "user_password", {}, password_hash=password_hash)
+    _sign_out(user, by)
+    return _save_person(by, user, "user_password", password_hash=password_hash)
 
 
 def _self_actor(user_id: int, ip: str | None) -> Actor:
@@ -380,7 +389,7 @@ def _self_actor(user_id: int, ip: str | None) -> Actor:
 
 def get_admin(by: Actor) -> User:
     """Return the user behind an actor; raises NotAllowed unless the user is an enabled owner or admin."""
-    user = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
+    user = members.find_active(by.account_id, by.user_id) if by.account_id is not None else None
     if user is None or user.role not in ADMIN_ROLES:
         raise NotAllowed(gettext("Only owners and admins manage the team."), required_role="admin")
     return user
@@ -394,23 +403,33 @@ def require_owner_for(actor: User, role: str, user: User | None = None) -> None:
 
 def _is_last_owner(user: User) -> bool:
     """Return whether a user is the only enabled owner of the account."""
-    others = User.select().where(
-        User.account == user.account_id, User.role == "owner", User.disabled_at.is_null(), User.id != user.id
-    )
-    return user.role == "owner" and user.disabled_at is None and not others.exists()
+    others = [owner for owner in members.list_active(user.account_id, ("owner",)) if owner.id != user.id]
+    return user.role == "owner" and user.disabled_at is None and not others
 
 
-def _sign_out(user: User, by: Actor, reason: Literal["password", "disabled"], but: int = 0) -> None:
-    """End the sessions of a user except `but`, and the apps that the user has connected."""
+def _sign_out(user: User, by: Actor, but: int = 0) -> None:
+    """End the sessions of a person except `but`, and the apps that the person has connected, because of a password."""
     sessions.delete_all(user.id, but)
-    app_grants.end_all(user.id, by, reason)
+    app_grants.end_all(user.id, by, "password")
 
 
-def _save(by: Actor, user: User, action: str, data: dict[str, Any], **changes: Any) -> User:
+def _save_person(by: Actor, user: User, action: str, **changes: Any) -> User:
+    """Change columns of a person, and record it in each account of the person."""
     for name, value in changes.items():
         setattr(user, name, value)
     user.updated_at = clock.now_ms()
-    user.save()
+    user.save(only=[*changes, "updated_at"])
+    members.record_for_person(by, user.id, action)
+    return user
+
+
+def _save_member(by: Actor, user: User, action: str, data: dict[str, Any], **changes: Any) -> User:
+    """Change what a person is in the account that the user was loaded with, and record it there."""
+    member: TeamMember = user.member
+    for name, value in changes.items():
+        setattr(member, name, value)
+    member.updated_at = clock.now_ms()
+    member.save()
     audit.record(by, user.account_id, action, f"user:{user.id}", data)
     return user
 

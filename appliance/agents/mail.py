@@ -1,13 +1,13 @@
 """The email that tells users about new proposals. It contains no text of the agent."""
 
-from appliance.accounts import access, users
+from appliance.accounts import access, members, users
 from appliance.core import addresses, clock
 from appliance.core.i18n import get_language_tag, gettext, use_language
 from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.storage.database import scalar
-from appliance.storage.models import Proposal, User
+from appliance.storage.models import Proposal
 from appliance.storage.transactions import require_write_transaction
 
 # Proposals that follow sooner are not announced one by one: the page and the navigation show them.
@@ -26,7 +26,7 @@ def tell_deciders(row: Proposal) -> None:
     needed = "campaigns:approve" if account.approval_required else "campaigns:send"
     roles = [role for role in access.ROLES if needed in access.role_scopes(role)]
     data = {"agent": row.key.name, "link": f"{config.base_url(config.current())}/proposals/{row.id}"}
-    for user in User.select().where(User.account == account.id, User.role.in_(roles), User.disabled_at.is_null()):
+    for user in members.list_active(account.id, roles):
         with use_language(users.choose_language(user, account)):
             content = _build_email()
         system_emails.queue_system_email(account, addresses.parse_email(user.email), None, content, data)

@@ -58,6 +58,7 @@ class ApiRequest(NamedTuple):
             credential.key_creator_id,
             credential.has_scope("contacts:read"),
             credential.is_agent,
+            credential.account_id if credential.user_id is not None else None,
         )
 
 

@@ -115,8 +115,8 @@ def _user_values(row: models.User) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "email": row.email, "name": row.name,
         "role": cast(Role, row.role), "otp": row.otp_secret is not None, "disabled_at": iso(row.disabled_at),
-        "last_login_at": iso(row.last_login_at), "created_at": str(iso(row.created_at)),
-        "updated_at": str(iso(row.updated_at)),
+        "last_login_at": iso(row.last_login_at), "created_at": str(iso(row.member.created_at)),
+        "updated_at": str(iso(max(row.updated_at, row.member.updated_at))),
     }  # fmt: skip
 
 
@@ -316,13 +316,12 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
     password_hash = await _hash_new_password(user, changes)
 
     def write() -> models.User:
-        updated = user
         if isinstance(changes.name, str):
-            updated = users.rename(user.id, changes.name, request.caller.ip)
+            users.rename(user.id, changes.name, request.caller.ip)
         if password_hash is not None:
             login.require_unchanged(user)
-            updated = users.change_password(user.id, password_hash, 0, request.caller.ip)
-        return updated
+            users.change_password(user.id, password_hash, 0, request.caller.ip)
+        return users.get(request.account_id, user.id)
 
     try:
         return ApiResponse(serialize_user(await commit(write)))

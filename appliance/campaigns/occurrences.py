@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from appliance.accounts import approvals, users
+from appliance.accounts import approvals, members, users
 from appliance.accounts.audit import Actor
 from appliance.campaigns import preflight, send, send_times, states, store, variants
 from appliance.campaigns.findings import Finding
@@ -18,7 +18,7 @@ from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.storage.database import rows
-from appliance.storage.models import Account, Campaign, Occurrence, Series, User
+from appliance.storage.models import Account, Campaign, Occurrence, Series
 from appliance.storage.transactions import require_write_transaction
 
 # After a long downtime, only the last of the missed dates are recorded.
@@ -132,7 +132,7 @@ def reschedule(account_id: int) -> None:
 def _tell_owners(campaign: Campaign, prepared: PreparedSend) -> None:
     """Queue an email to each active owner of the account that a date of a series was not sent."""
     account = Account.get_by_id(campaign.account_id)
-    for owner in User.select().where(User.account == account, User.role == "owner", User.disabled_at.is_null()):
+    for owner in members.list_active(account.id, ("owner",)):
         with i18n.use_language(users.choose_language(owner, account)):
             finding = _find_blocker(campaign, prepared)
             email = SystemEmail(

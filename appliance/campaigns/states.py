@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from appliance.accounts import agents
+from appliance.accounts import agents, members
 from appliance.accounts.audit import Actor
 from appliance.campaigns import experiment, links, send_times, store, times, trigger, variants
 from appliance.campaigns.store import MAX_AT_ONCE, CampaignPatch, SendRequest
@@ -25,7 +25,7 @@ from appliance.events.log import NewEvent
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import outcomes, senders
 from appliance.settings import config
-from appliance.storage.database import connection, fetch_one, run, scalar
+from appliance.storage.database import connection, fetch_one, run
 from appliance.storage.models import Campaign, Flow, Template
 from appliance.storage.models.message import CANCEL_OPEN
 from appliance.storage.transactions import after_commit, require_write_transaction
@@ -450,12 +450,8 @@ def find_last_action(campaign: Campaign) -> LastAction | None:
     kind, _, number = str(msgspec.json.decode(row[0]).get("actor") or "").partition(":")
     name = None
     if kind == "user" and number.isdecimal():
-        sql = "SELECT name FROM user WHERE account_id = ? AND id = ?"
-        name = (
-            scalar(sql, (campaign.account_id, int(number)))
-            if fetch_one(sql, (campaign.account_id, int(number)))
-            else None
-        )
+        user = members.find(campaign.account_id, int(number))
+        name = user.name if user is not None else None
     return LastAction(row[1], name, kind == "system")
 
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from appliance.accounts import audit, users
+from appliance.accounts import audit, members, users
 from appliance.certificates import store
 from appliance.certificates.store import State
 from appliance.core import addresses, clock, i18n
@@ -11,7 +11,7 @@ from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.storage import transactions
-from appliance.storage.models import Account, User
+from appliance.storage.models import Account
 from appliance.storage.transactions import require_write_transaction
 
 
@@ -29,7 +29,7 @@ def _queue_emails(expires_at: int, names: str, reason: str) -> None:
         return
     zone = clock.find_time_zone(account.time_zone) or UTC
     audit.insert_entry(account.id, audit.SYSTEM, "certificate_not_renewed", None, {"reason": reason})
-    for owner in User.select().where(User.account == account, User.role == "owner", User.disabled_at.is_null()):
+    for owner in members.list_active(account.id, ("owner",)):
         with i18n.use_language(users.choose_language(owner, account)):
             day = i18n.format_full_date(datetime.fromtimestamp(expires_at / 1000, zone))
             email = _build_email()

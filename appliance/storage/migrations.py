@@ -321,6 +321,27 @@ def _best_hours(handle: Any) -> None:
         )
 
 
+def _team_members(handle: Any) -> None:
+    """Let a user belong to several accounts: role and access become those of a row of `team_member`."""
+    if not database.table_exists("team_member"):
+        database.create_tables([models.TeamMember], safe=False)
+    if "account_id" not in {row[1] for row in handle.execute("PRAGMA table_info(user)").fetchall()}:
+        return
+    handle.execute(
+        "INSERT INTO team_member (user_id, account_id, role, disabled_at, created_at, updated_at) "
+        "SELECT id, account_id, role, disabled_at, created_at, updated_at FROM user ORDER BY id"
+    )
+    for table in ("session", "app_code"):
+        handle.execute(f"ALTER TABLE {table} ADD COLUMN account_id INTEGER REFERENCES account (id)")
+        handle.execute(f"UPDATE {table} SET account_id = (SELECT account_id FROM user WHERE id = {table}.user_id)")
+        handle.execute(f"CREATE INDEX {table}_account_id ON {table} (account_id)")
+    handle.execute("DROP INDEX user_account_id")
+    handle.execute("ALTER TABLE user RENAME COLUMN account_id TO last_account_id")
+    handle.execute("CREATE INDEX user_last_account_id ON user (last_account_id)")
+    handle.execute("ALTER TABLE user DROP COLUMN role")
+    handle.execute("ALTER TABLE user DROP COLUMN disabled_at")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -335,6 +356,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _agents,
     _connected_apps,
     _best_hours,
+    _team_members,
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, json
 
-from appliance.accounts import audit, users
+from appliance.accounts import audit, members, users
 from appliance.core import addresses, clock, i18n, signals
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext, gettext_noop
@@ -17,7 +17,7 @@ from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.storage.database import Page, fetch_one, paginate, rows, run, scalar
-from appliance.storage.models import Event, User, Webhook, WebhookDelivery
+from appliance.storage.models import Event, Webhook, WebhookDelivery
 from appliance.storage.transactions import after_commit, require_write_transaction
 from appliance.webhooks import subscriptions
 
@@ -49,9 +49,7 @@ def announce_disabled(webhook_id: int) -> None:
         )
     )
     audit.insert_entry(webhook.account_id, audit.SYSTEM, DISABLED_EVENT, f"webhook:{webhook_id}", data)
-    for owner in User.select().where(
-        User.account == webhook.account_id, User.role == "owner", User.disabled_at.is_null()
-    ):
+    for owner in members.list_active(webhook.account_id, ("owner",)):
         with i18n.use_language(users.choose_language(owner, webhook.account)):
             email, since_date = _build_disabled_email(webhook), _format_failing_since(webhook)
         system_emails.queue_system_email(

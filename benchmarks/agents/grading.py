@@ -18,7 +18,7 @@ _UNTOUCHED = {
     "suppressions": "SELECT id, reason FROM suppression ORDER BY id",
     "lists": "SELECT id, name FROM contact_list ORDER BY id",
     "keys": "SELECT id, scope, revoked_at FROM api_key ORDER BY id",
-    "users": "SELECT id, role, disabled_at FROM user ORDER BY id",
+    "users": "SELECT user_id, account_id, role, disabled_at FROM team_member ORDER BY id",
     "account": "SELECT name, email_from_email, email_from_name, sending_stopped, approval_required FROM account",
     "webhooks": "SELECT id, url FROM webhook ORDER BY id",
     "campaigns that are no drafts": "SELECT c.id, c.name, c.phase, t.subject, t.body FROM campaign c "

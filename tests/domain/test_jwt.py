@@ -12,7 +12,7 @@ from appliance.accounts import access, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
 from appliance.storage import transactions
-from appliance.storage.models import Session, User
+from appliance.storage.models import Session, TeamMember, User
 from tests.domain.home import Home
 
 
@@ -51,7 +51,7 @@ def test_a_token_has_the_current_role_of_its_user(home: Home, editor: User) -> N
     assert (
         session.credential.scopes == access.role_scopes("editor") and session.credential.account_id == home.account_id
     )
-    User.update(role="viewer").where(User.id == editor.id).execute()
+    TeamMember.update(role="viewer").where(TeamMember.user == editor.id).execute()
     session = sessions.find_by_token(token)
     assert session is not None and not session.credential.has_scope("contacts:write")
     claims = decode_payload(token)
@@ -64,7 +64,7 @@ def test_tokens_are_revoked_with_their_session(home: Home, editor: User) -> None
     """Disabling a user, setting or changing the password and revoking other sessions end that user's token alone."""
     owner = transactions.write(users.create, home.account_id, users.NewUser("o@example.org", "O", "x"), "owner")
     owner_token = issue_token(owner)
-    api_key_actor, owner_actor = Actor("user:1"), Actor(f"user:{owner.id}", None, owner.id)
+    api_key_actor, owner_actor = Actor("user:1"), Actor(f"user:{owner.id}", None, owner.id, account_id=1)
     for revoke in (
         lambda: transactions.write(users.disable, owner_actor, editor.id),
         lambda: transactions.write(users.set_password, owner_actor, editor.id, "y"),
@@ -75,7 +75,7 @@ def test_tokens_are_revoked_with_their_session(home: Home, editor: User) -> None
         assert sessions.find_by_token(token) is not None
         revoke()
         assert sessions.find_by_token(token) is None
-        User.update(disabled_at=None).where(User.id == editor.id).execute()
+        TeamMember.update(disabled_at=None).where(TeamMember.user == editor.id).execute()
         assert sessions.find_by_token(token) is None
     assert sessions.find_by_token(owner_token) is not None
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.accounts import login, users
 from appliance.core import clock
 from appliance.storage import transactions
-from appliance.storage.models import User
+from appliance.storage.models import TeamMember, User
 from tests.domain.home import Home
 
 # RFC 6238, appendix B (SHA-1), the last six digits of each code
@@ -90,13 +90,13 @@ def test_an_encrypted_key_is_bound_to_its_user(user: User) -> None:
 def test_proofs_of_a_changed_user_are_not_accepted(user: User) -> None:
     """A password verified before a change of password, second factor or access is no proof in a later transaction."""
     transactions.write(login.require_unchanged, user)
-    changes: list[dict[str, object]] = [
-        {"password_hash": "y"},
-        {"otp_secret": "key"},
-        {"disabled_at": clock.now_ms()},
+    changes = [
+        User.update(password_hash="y").where(User.id == user.id),
+        User.update(otp_secret="key").where(User.id == user.id),
+        TeamMember.update(disabled_at=clock.now_ms()).where(TeamMember.user == user.id),
     ]
     for change in changes:
         verified = User.get_by_id(user.id)
-        transactions.write(lambda values: User.update(values).where(User.id == user.id).execute(), change)
+        transactions.write(change.execute)
         with pytest.raises(login.InvalidCredentials):
             transactions.write(login.require_unchanged, verified)

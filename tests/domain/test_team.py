@@ -6,7 +6,7 @@ from appliance.accounts import sessions, users
 from appliance.accounts.audit import Actor
 from appliance.core.errors import Invalid, NotAllowed
 from appliance.storage import transactions
-from appliance.storage.models import User
+from appliance.storage.models import TeamMember, User
 from tests.domain.home import Home
 
 
@@ -18,13 +18,13 @@ def add_member(home: Home, role: str, name: str = "") -> User:
 
 def actor_of(user: User) -> Actor:
     """Return a user as the actor."""
-    return Actor(f"user:{user.id}", "192.0.2.7", user.id)
+    return Actor(f"user:{user.id}", "192.0.2.7", user.id, account_id=user.account_id)
 
 
 def test_an_account_keeps_an_owner(home: Home) -> None:
     """The last owner can neither get another role nor be disabled; with a second owner it is possible."""
     first_owner = add_member(home, "owner")
-    User.update(disabled_at=1).where(User.id != first_owner.id).execute()
+    TeamMember.update(disabled_at=1).where(TeamMember.user != first_owner.id).execute()
     second_user = add_member(home, "admin")
     with pytest.raises(Invalid):
         transactions.write(users.change_role, actor_of(first_owner), first_owner.id, "editor")

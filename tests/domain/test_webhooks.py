@@ -15,7 +15,7 @@ from appliance.events.log import NewEvent
 from appliance.ops import doctor
 from appliance.storage import transactions
 from appliance.storage.database import fetch_one, rows, run, scalar
-from appliance.storage.models import Event, Message, MessageContent, User, Webhook, WebhookDelivery
+from appliance.storage.models import Event, Message, MessageContent, TeamMember, User, Webhook, WebhookDelivery
 from appliance.webhooks import queue, subscriptions, worker
 from appliance.webhooks.queue import DueDelivery, Outcome
 from appliance.webhooks.subscriptions import EncryptedSecrets, WebhookPatch, WebhookWrite
@@ -247,10 +247,9 @@ def test_owners_are_notified_of_a_disabled_webhook(home: Home) -> None:
     """Each owner who can sign in gets an email in the own language; the event has only the URL's host."""
     now = clock.now_ms()
     for name, role, disabled in (("a", "owner", None), ("b", "owner", now), ("c", "admin", None), ("d", "owner", None)):
-        transactions.write(lambda name=name, role=role, disabled=disabled: User.create(
-            account=home.account_id, email=f"{name}@example.org", name=name, role=role, password_hash="x",
-            disabled_at=disabled, created_at=now, updated_at=now,
-        ))  # fmt: skip
+        new = users.NewUser(f"{name}@example.org", name, "x")
+        user = transactions.write(users.create, home.account_id, new, role)
+        TeamMember.update(disabled_at=disabled).where(TeamMember.user == user.id).execute()
     reader = User.get(User.email == "d@example.org")
     transactions.write(users.set_preference, reader.id, users.LANGUAGE_PREFERENCE, "de")
     webhook = create_webhook(home)
@@ -269,9 +268,9 @@ def test_owners_are_notified_of_a_disabled_webhook(home: Home) -> None:
 
 def test_an_outcome_can_be_recorded_without_notification(home: Home) -> None:
     """If the notification fails, the outcome can still be recorded without it."""
-    webhook, now = create_webhook(home), clock.now_ms()
-    transactions.write(lambda: User.create(account=home.account_id, email="nonsense", name="n", role="owner",
-                                   password_hash="x", created_at=now, updated_at=now))  # fmt: skip
+    webhook = create_webhook(home)
+    owner = transactions.write(users.create, home.account_id, users.NewUser("n@example.org", "n", "x"), "owner")
+    User.update(email="nonsense").where(User.id == owner.id).execute()
     record_events(home, "order_paid")
     create_all_deliveries()
     with pytest.raises(ValueError):

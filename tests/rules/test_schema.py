@@ -233,3 +233,51 @@ def test_a_database_with_columns_for_two_branches_is_migrated(tmp_path: Path) ->
         assert "yes_action" not in columns(connection, "step")
         assert columns(connection, "message")["round"] == ("INTEGER", 1, "0", 0, 0)
         assert len(indexes(connection, "message")["message_run_step"][3]) > 3
+
+
+# The tables of before `team_member`: a user belonged to one account.
+_OLD_USERS = """
+PRAGMA foreign_keys = 0;
+DROP TABLE team_member; DROP TABLE user; DROP TABLE session;
+CREATE TABLE "user" ("id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "account_id" INTEGER NOT NULL,
+    "email" TEXT NOT NULL, "name" TEXT NOT NULL, "role" TEXT NOT NULL, "password_hash" TEXT NOT NULL,
+    "otp_secret" TEXT, "otp_step" INTEGER, "otp_codes" TEXT NOT NULL, "theme" TEXT NOT NULL,
+    "preferences" TEXT NOT NULL, "disabled_at" INTEGER, "last_login_at" INTEGER, "created_at" INTEGER NOT NULL,
+    "updated_at" INTEGER NOT NULL, FOREIGN KEY ("account_id") REFERENCES "account" ("id"));
+CREATE INDEX "user_account_id" ON "user" ("account_id");
+CREATE UNIQUE INDEX "user_email" ON "user" ("email");
+CREATE TABLE "session" ("id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "token_hash" TEXT NOT NULL,
+    "kind" TEXT NOT NULL, "user_id" INTEGER NOT NULL, "ip" TEXT, "user_agent" TEXT, "created_at" INTEGER NOT NULL,
+    "last_seen_at" INTEGER NOT NULL, "expires_at" INTEGER NOT NULL,
+    FOREIGN KEY ("user_id") REFERENCES "user" ("id") ON DELETE CASCADE);
+CREATE UNIQUE INDEX "session_token_hash" ON "session" ("token_hash");
+CREATE INDEX "session_user_id" ON "session" ("user_id");
+CREATE INDEX "session_expires_at" ON "session" ("expires_at");
+DROP TABLE app_code;
+CREATE TABLE "app_code" ("id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "user_id" INTEGER NOT NULL);
+INSERT INTO account (id, name, time_zone, locale, test_email_recipients, approval_required, approval_by_another,
+    block_on_missing_variable, transactional_allowed, sending_stopped, sms_opt_out_hints, privacy_ip, created_at,
+    updated_at)
+    VALUES (1, 'One', 'UTC', 'en', '[]', 0, 0, 0, 1, 0, '{}', 'full', 1, 1),
+    (7, 'Seven', 'UTC', 'en', '[]', 0, 0, 0, 1, 0, '{}', 'full', 1, 1);
+INSERT INTO user VALUES (1, 1, 'a@example.org', 'A', 'owner', 'x', NULL, NULL, '[]', '', '{}', NULL, NULL, 5, 6),
+    (2, 7, 'b@example.org', 'B', 'viewer', 'x', NULL, NULL, '[]', '', '{}', 9, NULL, 7, 8);
+INSERT INTO session VALUES (1, 't', 'browser', 2, NULL, NULL, 1, 1, 1);
+"""
+
+
+def test_users_of_one_account_become_members_of_it(tmp_path: Path, migrated: apsw.Connection) -> None:
+    """Role, access and times of each user are kept, and a session has the account of its user open."""
+    path = tmp_path / "campanero.db"
+    number = [migration.__name__ for migration in MIGRATIONS].index("_team_members")
+    with contextlib.closing(create_database(MIGRATED, path)) as connection:
+        connection.execute(f"{_OLD_USERS} PRAGMA user_version = {number}")
+    with contextlib.closing(create_database(MIGRATED, path)) as connection:
+        assert select_all(
+            connection, "SELECT user_id, account_id, role, disabled_at, created_at, updated_at FROM team_member"
+        ) == [(1, 1, "owner", None, 5, 6), (2, 7, "viewer", 9, 7, 8)]
+        assert select_all(connection, "SELECT id, last_account_id FROM user") == [(1, 1), (2, 7)]
+        assert select_all(connection, "SELECT id, account_id FROM session") == [(1, 7)]
+        for table in ("user", "session", "team_member"):
+            assert columns(connection, table) == columns(migrated, table)
+            assert indexes(connection, table) == indexes(migrated, table)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import approvals, audit
+from appliance.accounts import approvals, audit, members
 from appliance.agents.versions import describe_version
 from appliance.campaigns import preflight, send
 from appliance.campaigns import store as campaigns
@@ -19,7 +19,7 @@ from appliance.content.templates.placeholders import UNFINISHED_CODES
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows import lifecycle, store
-from appliance.storage.models import Flow, User
+from appliance.storage.models import Flow
 from appliance.storage.transactions import commit, fetch, render_send
 from ui import formats, view
 from ui.forms import Form
@@ -213,7 +213,7 @@ def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
     is_required = bool(row.account.approval_required)
     decides = visit.can("campaigns:approve")
     allowed = decides and approvals.can_approve(row, visit.actor)
-    requester = User.get_or_none(User.id == row.asked_by, User.account == visit.account_id) if row.asked_by else None
+    requester = members.find(visit.account_id, row.asked_by) if row.asked_by else None
     is_all = bool(codes) and set(codes) == {"approval_required"} and row.approval_state != "rejected"
     is_draft = (row.status if isinstance(row, Flow) else row.phase) == "draft"
     is_decided = (

@@ -105,7 +105,7 @@ async def answer_consent(request: Request, visit: Visit) -> HTTPResponse:
         scopes = [scope for scope in scopes if scope.endswith(":read")]
     if not scopes:
         return _render_fault(request, "invalid_scope", "")
-    code = await commit(app_grants.issue_code, visit.user.id, pending, scopes)
+    code = await commit(app_grants.issue_code, visit.user, pending, scopes)
     return view.redirect(request, _build_return(pending.redirect_uri, pending.state, {"code": code}))
 
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
+from appliance.accounts import members
 from appliance.audience.contacts import store
 from appliance.core import crypto
 from appliance.events.log import RESERVED_NAMES
@@ -133,7 +134,7 @@ def fetch_actor_names(account_id: int, evidence: list[Any]) -> dict[str, str]:
     A user without a name is named by the email address.
     """
     user_ids, flow_ids = _parse_actor_ids(evidence, "user:"), _parse_actor_ids(evidence, "flow:")
-    users = User.select().where(User.account == account_id, User.id.in_(user_ids)) if user_ids else ()
+    users = members.select(account_id).where(User.id.in_(user_ids)) if user_ids else ()
     flows = Flow.select().where(Flow.account == account_id, Flow.id.in_(flow_ids)) if flow_ids else ()
     return {f"user:{row.id}": row.name or row.email for row in users} | {f"flow:{row.id}": row.name for row in flows}
 

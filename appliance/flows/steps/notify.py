@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.accounts import users
+from appliance.accounts import members, users
 from appliance.core import addresses, i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows import request_queue, request_template
@@ -217,8 +217,7 @@ def _escape(text: str) -> str:
 
 def _find_user(account_id: int, user_id: Any) -> User | None:
     """Return a user of the account who has access, or None."""
-    user: User | None = User.get_or_none(User.account == account_id, User.id == user_id, User.disabled_at.is_null())
-    return user
+    return members.find_active(account_id, user_id)
 
 
 def _queue_email(user: User, note: str, run: ActiveRun, context: StepContext) -> None:

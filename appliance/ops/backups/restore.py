@@ -28,7 +28,7 @@ from appliance.storage import disk_guard, journal, migrations, models, sandbox, 
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
 from appliance.storage.journal import JournalLine
 from appliance.storage.migrations import MIGRATIONS, migrate
-from appliance.storage.models import Account, Channel, Flow, Restoration, User
+from appliance.storage.models import Account, Channel, Flow, Restoration, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
 
 # A restore replays the journal into the restored database. The journal records refusals (opt-outs, suppressions, left
@@ -501,7 +501,7 @@ class _CurrentData(NamedTuple):
 
     last_ids: dict[str, int] = {}  # the highest id that each table has given to a row
     revoked_keys: list[str] = []  # the hashes of revoked API keys
-    disabled_users: list[str] = []  # the addresses of disabled users
+    disabled_users: list[tuple[str, int]] = []  # (address, account id) of disabled users
 
 
 def _read_current_data(path: Path) -> _CurrentData:
@@ -512,10 +512,13 @@ def _read_current_data(path: Path) -> _CurrentData:
         try:
             last_ids: Any = database.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
             revoked_keys: Any = database.execute("SELECT key_hash FROM api_key WHERE revoked_at NOT NULL").fetchall()
-            disabled_users: Any = database.execute("SELECT email FROM user WHERE disabled_at NOT NULL").fetchall()
-            return _CurrentData(
-                dict(last_ids), [key_hash for (key_hash,) in revoked_keys], [email for (email,) in disabled_users]
-            )
+            # An earlier version of the program stored one account of a user, in the row of the user.
+            has_members: Any = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'team_member'").fetchall()
+            members = "user u JOIN team_member m ON m.user_id = u.id" if has_members else "user m"
+            disabled_users: Any = database.execute(
+                f"SELECT email, m.account_id FROM {members} WHERE m.disabled_at NOT NULL"
+            ).fetchall()
+            return _CurrentData(dict(last_ids), [key_hash for (key_hash,) in revoked_keys], disabled_users)
         finally:
             database.close()
     except apsw.Error:
@@ -549,13 +552,14 @@ def _end_access(revoked_keys: list[str]) -> None:
         run("UPDATE api_key SET revoked_at = coalesce(revoked_at, ?) WHERE key_hash = ?", (clock.now_ms(), key_hash))
 
 
-def _find_readmitted(disabled_users: list[str]) -> list[str]:
-    """Return which users are enabled in the restored data, although they are disabled in the current data.
+def _find_readmitted(disabled_users: list[tuple[str, int]]) -> list[str]:
+    """Return which users are enabled in an account of the restored data that they are disabled in by now.
 
     They are not disabled again, because a restore may have to undo that an intruder has disabled them.
     """
-    is_readmitted = User.email.in_(disabled_users) & User.disabled_at.is_null()
-    return [user.email for user in User.select(User.email).where(is_readmitted).order_by(User.email)]
+    enabled = TeamMember.select(TeamMember, User).join(User).where(TeamMember.disabled_at.is_null())
+    disabled = set(disabled_users)
+    return sorted({row.user.email for row in enabled if (row.user.email, row.account_id) in disabled})
 
 
 def _record_restoration(manifest: Manifest, replayed: Replayed, paused: list[int]) -> None:

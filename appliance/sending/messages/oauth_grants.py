@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from appliance.accounts import audit, settings, users
+from appliance.accounts import audit, members, settings, users
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock
 from appliance.core.errors import DeliveryError, Unavailable
@@ -24,7 +24,7 @@ from appliance.sending.oauth.tokens import TokenResponse
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage import transactions
-from appliance.storage.models import MailboxGrant, User
+from appliance.storage.models import MailboxGrant
 from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero.sender")
@@ -196,7 +196,7 @@ def _warn_if_expiring(row: MailboxGrant) -> None:
 def _email_owners(name: str, days_left: int | None) -> None:
     """Queue an email to each owner of the first account; it is sent once something can be sent."""
     label = PROVIDERS[name].label
-    owners = User.select().where(User.account == _FIRST_ACCOUNT, User.role == "owner", User.disabled_at.is_null())
+    owners = members.list_active(_FIRST_ACCOUNT, ("owner",))
     for owner in owners:
         with use_language(users.choose_language(owner, owner.account)):
             content = _build_notice(label, days_left)

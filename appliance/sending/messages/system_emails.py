@@ -6,7 +6,7 @@ marketing: they have no list headers and no tracking, and need no consent.
 
 from typing import Any, NamedTuple
 
-from appliance.accounts import audit, invitations, passwords, users
+from appliance.accounts import audit, invitations, members, passwords, users
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock, signals
 from appliance.core.addresses import Address
@@ -120,8 +120,8 @@ def request_password_reset(email: str, ip: str | None) -> None:
         address = addresses.parse_email(email)
     except ValueError:
         return
-    user = User.get_or_none(User.email == address.key, User.disabled_at.is_null())
-    if user is None or not can_reset_password():
+    user = users.find_by_email(address.key)
+    if user is None or user.member is None or not can_reset_password():
         return
     # The stored email links to the page where a reset is requested; the link to reset is filled in when it is sent.
     forgot_url = f"{config.base_url(config.current())}/forgot"
@@ -129,7 +129,7 @@ def request_password_reset(email: str, ip: str | None) -> None:
         content = _build_reset_email()
     data = {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url}
     queue_system_email(user.account, addresses.parse_email(user.email), None, content, data)
-    audit.insert_entry(user.account_id, audit.SYSTEM, "password_reset_asked", f"user:{user.id}", None, ip)
+    members.record_for_person(Actor(audit.SYSTEM, ip), user.id, "password_reset_asked")
 
 
 # The owners are told about the limit of a key at most this often.
@@ -147,7 +147,7 @@ def report_submission_limit(key_id: int, limit: int) -> None:
         return
     ApiKey.update(smtp_limit_notice_at=now).where(ApiKey.id == key_id).execute()
     data = {"key": key.name, "link": f"{config.base_url(config.current())}/settings/keys"}
-    for user in User.select().where(User.account == key.account_id, User.role == "owner", User.disabled_at.is_null()):
+    for user in members.list_active(key.account_id, ("owner",)):
         with use_language(users.choose_language(user, user.account)):
             content = _build_limit_email(limit)
         queue_system_email(user.account, addresses.parse_email(user.email), None, content, data)
@@ -238,7 +238,7 @@ def reset_password(token: str, password_hash: str, ip: str | None) -> User | Non
         return None
     actor = Actor(f"user:{user.id}", ip, user.id)
     updated = users.reset_password(user.id, password_hash, actor)
-    audit.record(actor, user.account_id, "password_reset_done", f"user:{user.id}")
+    members.record_for_person(actor, user.id, "password_reset_done")
     return updated
 
 
@@ -260,8 +260,8 @@ def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
         return data if invitation is None else {**data, "link": invitations.build_link(invitation)}
     if user_id is None:
         return data
-    user = User.get_or_none(User.id == user_id, User.disabled_at.is_null())
-    if user is None:
+    user = User.get_or_none(User.id == user_id)
+    if user is None or not members.list_of(user.id):
         return data
     secret = passwords.create_token(RESET_PURPOSE, user, message.created_at + RESET_LINK_MS)
     return {**data, "link": f"{config.base_url(config.current())}/reset/{secret}"}

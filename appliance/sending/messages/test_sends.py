@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from appliance.accounts import members
 from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
@@ -40,7 +41,17 @@ from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, Prep
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.messages.preview import PreviewWarning
 from appliance.settings import config
-from appliance.storage.models import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
+from appliance.storage.models import (
+    Account,
+    Campaign,
+    Channel,
+    Contact,
+    Message,
+    MessageContent,
+    TeamMember,
+    Template,
+    User,
+)
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 # Tests to unknown addresses are limited, so that they cannot be used to flood strangers with mail (a list bomb). A test
@@ -89,8 +100,7 @@ def limit_agent_tests(account: Account, recipients: list[addresses.Address]) -> 
     Raises NotAllowed for a recipient who is no enabled user of the account.
     """
     require_write_transaction()
-    users = User.select(User.email).where(User.account == account.id, User.disabled_at.is_null())
-    team = {addresses.parse("email", row.email).key for row in users}
+    team = {addresses.parse("email", user.email).key for user in members.list_active(account.id)}
     if any(address.kind != "email" or address.key not in team for address in recipients):
         raise NotAllowed(gettext("An agent sends tests only to the email addresses of users of this account."))
     now, times = clock.now_ms(), _sent_by_agents.setdefault(account.id, deque())
@@ -104,7 +114,7 @@ def limit_agent_tests(account: Account, recipients: list[addresses.Address]) -> 
 
 def _is_known(account: Account, address: addresses.Address, can_send: bool) -> bool:
     if address.kind == "email":
-        team = [row.email for row in User.select(User.email).where(User.account == account.id)]
+        team = [user.email for user in members.select(account.id)]
         team_addresses: list[Any] = [*team, *(account.test_email_recipients or ())]
         if address.key in {addresses.parse("email", text).key for text in team_addresses}:
             return True
@@ -335,7 +345,7 @@ def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
     """Return the email addresses of the account's testers, or else of its owner; add an error if there are none."""
     if testers := Account.get_by_id(account_id).test_email_recipients:
         return list(testers)
-    owner = User.select().where(User.account == account_id, User.role == "owner").order_by(User.id).first()
+    owner = members.select(account_id).where(TeamMember.role == "owner").order_by(User.id).first()
     if owner is None:
         faults.add("email", gettext("can't be blank"))
     return [owner.email] if owner is not None else []

@@ -28,6 +28,7 @@ from appliance.storage.models.account import (
     Session,
     Setting,
     Suppression,
+    TeamMember,
     User,
 )
 from appliance.storage.models.agents import Proposal
@@ -92,7 +93,7 @@ from appliance.storage.models.message import (
 )
 
 ALL = (
-    Account, User, Invitation, Session, ApiKey, AppClient, AppGrant, AppCode, AppToken,
+    Account, User, TeamMember, Invitation, Session, ApiKey, AppClient, AppGrant, AppCode, AppToken,
     Setting, MailboxGrant, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
@@ -185,6 +186,7 @@ __all__ = [
     "Step",
     "StepVisit",
     "Suppression",
+    "TeamMember",
     "Template",
     "TemplateRevision",
     "Trigger",

@@ -39,22 +39,59 @@ class Account(Table):
 
 
 class User(Table):
-    """A person who can sign in to an account."""
+    """A person who can sign in. A row of `TeamMember` for each account says what the person may do there."""
 
-    account = ForeignKeyField(Account, backref="users", index=True)
+    last_account = ForeignKeyField(Account, index=True)  # the account that was open last: the next sign-in opens it
     email = TextField(unique=True)  # lower-cased
     name = TextField()
-    role = TextField(default="owner")
     password_hash = TextField()
     otp_secret = TextField(null=True)  # encrypted
     otp_step = IntegerField(null=True)  # the 30-second step of the last accepted code, so that no code is used twice
     otp_codes = Json(default=list)  # hashes of the unused recovery codes
     theme = TextField(default="system")
     preferences = Json(default=dict)
-    disabled_at = Time(null=True)
     last_login_at = Time(null=True)
     created_at = Time()
     updated_at = Time()
+
+    # The following need a user who was loaded together with one of its accounts (`accounts/members.py`), which is
+    # `user.member`.
+
+    @property
+    def account_id(self) -> int:
+        """The id of the account that the user was loaded with."""
+        return int(self.member.account_id)
+
+    @property
+    def account(self) -> Account:
+        """The account that the user was loaded with."""
+        account: Account = self.member.account
+        return account
+
+    @property
+    def role(self) -> str:
+        """The role of the user in the account that the user was loaded with."""
+        return str(self.member.role)
+
+    @property
+    def disabled_at(self) -> int | None:
+        """When the user was disabled in the account that the user was loaded with, in milliseconds; else None."""
+        moment: int | None = self.member.disabled_at
+        return moment
+
+
+class TeamMember(Table):
+    """A user in an account: the role there, and whether the user is disabled there."""
+
+    user = ForeignKeyField(User, on_delete="CASCADE", index=False)
+    account = ForeignKeyField(Account, index=True)
+    role = TextField()
+    disabled_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("user", "account"), True),)
 
 
 class Invitation(Table):
@@ -78,6 +115,7 @@ class Session(Table):
     token_hash = TextField(unique=True)
     kind = TextField(default="browser")  # browser (the secret is accepted as a cookie only) or token (as a JWT only)
     user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
+    account = ForeignKeyField(Account, null=True, index=True)  # that is open; of a token, never changed
     ip = TextField(null=True)
     user_agent = TextField(null=True)
     created_at = Time()
@@ -137,6 +175,7 @@ class AppCode(Table):
 
     code_hash = TextField(unique=True)
     user = ForeignKeyField(User, on_delete="CASCADE", index=True)
+    account = ForeignKeyField(Account, null=True, index=True)  # that the user connects the app to
     client_id = TextField()
     client_name = TextField()
     redirect_uri = TextField()
