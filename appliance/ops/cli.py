@@ -9,18 +9,18 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import msgspec
 import peewee
 
 from appliance import VERSION
 from appliance.accounts import settings
 from appliance.core import clock, crypto, data_dir, executable, i18n, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
+from appliance.ops import support_bundle
 from appliance.ops.backups import archive
 from appliance.ops.backups import create as backups
 from appliance.remote import cli as remote_cli
@@ -34,6 +34,7 @@ from appliance.storage.migrations import MIGRATIONS, SchemaTooNew
 
 if TYPE_CHECKING:
     from appliance.ops.backups import restore
+    from appliance.ops.doctor.checks import Finding
 
 
 Loader = Callable[[argparse.Namespace], LoadedConfig]
@@ -321,6 +322,7 @@ Every command of the service takes --data and --config. Start with: campanero se
     status = _add_command(top, "status", _status, words)
     status.add_argument("--watch", action="store_true", help="refresh every second until Ctrl C")
     status.add_argument("--json", action="store_true", help="print JSON; with --watch one object per line")
+    support_bundle.add_command(top, _add_command, _load_configuration, _run_doctor)
     _add_command(
         top, "recount", _recount, "reclassify all opens and clicks with the current rules, and correct the counts"
     )
@@ -494,15 +496,11 @@ def _check(options: argparse.Namespace) -> None:
     loaded = _load_configuration(options)
     for words in loaded.warnings:
         print(f"campanero: {words}", file=sys.stderr)
-    for name, info in config.list_settings():
-        value = msgspec.to_builtins(config.get_value(loaded.config, name))
-        displayed = "***" if config.is_secret(info) and value else json.dumps(value, ensure_ascii=False)
-        print(f"{name} = {displayed}  # {loaded.sources[name]}")
+    print(*config.describe_settings(loaded), sep="\n")
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def _run_doctor(options: argparse.Namespace) -> "Iterator[Finding]":
     from appliance.ops import doctor as ops_doctor
-    from appliance.ops.doctor import explanations
 
     def load(page: dict[str, Any] | None) -> LoadedConfig:
         loaded = _load_configuration(options, page)
@@ -510,8 +508,14 @@ def _doctor(options: argparse.Namespace) -> int:
         i18n.set_language(os.environ.get(executable.LANGUAGE_VARIABLE, i18n.DEFAULT_LANGUAGE))
         return loaded
 
+    return ops_doctor.run_checks(load, options.seed, options.account, options.tenant)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from appliance.ops.doctor import explanations
+
     findings = []
-    for finding in ops_doctor.run_checks(load, options.seed, options.account, options.tenant):
+    for finding in _run_doctor(options):
         findings.append(finding)
         if not options.json:
             fix = f" [{' '.join(finding.fix.split())}]" if finding.fix else ""

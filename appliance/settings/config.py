@@ -3,6 +3,7 @@
 A setting takes its value from the first layer that has a value.
 """
 
+import json
 import os
 import re
 import stat
@@ -90,6 +91,14 @@ def list_settings(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iter
             yield from list_settings(info.type, name + ".")
         else:
             yield name, info
+
+
+def describe_settings(loaded: "LoadedConfig") -> Iterator[str]:
+    """Yield a line for each setting: `name = value  # source`, with `***` for a secret that is set."""
+    for name, info in list_settings():
+        value = msgspec.to_builtins(get_value(loaded.config, name))
+        displayed = "***" if is_secret(info) and value else json.dumps(value, ensure_ascii=False)
+        yield f"{name} = {displayed}  # {loaded.sources[name]}"
 
 
 def get_value(config: Config, name: str) -> Any:

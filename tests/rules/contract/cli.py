@@ -21,6 +21,7 @@ O agents.resume --account -- and lets them go on
 O status -- what runs is looked at where it runs, without a browser
 O agents.stop --account -- all agents at once, also while nobody can sign in
 O agents.resume --account -- ends that
+O support-bundle FILE -- whoever helps sees the installation without its people
 O recount -- opens and clicks are judged again when the rules of the judge change
 """
 _OPTIONS = """
