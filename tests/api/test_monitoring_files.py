@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-import appliance.app  # noqa: F401 - importing both declares the metrics of all modules
-import appliance.ops.metrics  # noqa: F401 - see above
+import appliance.app
+import appliance.ops.metrics  # noqa: F401 - importing these declares the metrics of all modules
 from appliance.core import metrics
 from tests.kit import exposition
 from tests.kit.client import Client
@@ -46,9 +46,7 @@ def _expressions() -> Iterator[tuple[str, str]]:
 def labels_by_metric(api: Client) -> dict[str, set[str]]:
     """The labels of each metric: of those that a scrape returns, and of those that have no samples yet."""
     families = exposition.parse(api.get("/metrics").text)
-    scraped = {
-        name: {label for _, pairs in family.samples for label, _ in pairs} for name, family in families.items()
-    }
+    scraped = {name: {label for _, pairs in family.samples for label, _ in pairs} for name, family in families.items()}
     return {name: set(metric.labels) for name, metric in metrics._declared.items()} | scraped
 
 
@@ -76,6 +74,4 @@ def test_texts_of_alerts_and_panels() -> None:
     for key in ("title", "id"):
         assert len({panel[key] for panel in panels}) == len(panels), key
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
-    assert len(places) == len(panels) and all(
-        panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels
-    )
+    assert len(places) == len(panels) and all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels)
