@@ -57,6 +57,7 @@ from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
+from appliance.ops import updates
 from appliance.ops.backups import create as backups
 from appliance.ops.metrics import JobMetrics
 from appliance.sending.domains import store
@@ -163,7 +164,7 @@ class Jobs:
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
             "starts": self.start_campaigns, "consents": self.keep_consents,
             "experiments": self.advance_experiments, "requests": self.request_worker.run,
-            "replays": self.run_replays,
+            "replays": self.run_replays, "updates": updates.check_if_due,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -426,13 +427,13 @@ class Jobs:
         return True
 
     def _wake_cleanup_if_due(self) -> bool:
-        """Wake the jobs `cleanup` and `consents` if an hour has passed since then; return whether they were woken."""
+        """Wake the hourly jobs if an hour has passed since they were woken last; return whether they were woken."""
         now = clock.now_ms()
         if abs(now - self._last_cleanup_ms) < _HOUR_MS:
             return False
         self._last_cleanup_ms = now
-        signals.wake("cleanup")
-        signals.wake("consents")
+        for name in ("cleanup", "consents", "updates"):
+            signals.wake(name)
         return True
 
     @staticmethod

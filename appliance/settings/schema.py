@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from appliance.settings.copies import Copies
+from appliance.settings.logs import Log, Updates
 
 
 def _help(text: str, **extra: Any) -> Meta:
@@ -552,22 +553,6 @@ class Backup(Struct, frozen=True):
     ] = 7
 
 
-class Log(Struct, frozen=True):
-    """The log: its level and format, and a file that is used instead of stderr."""
-
-    level: Annotated[Literal["debug", "info", "warning", "error"], _help("minimum level")] = "info"
-    format: Annotated[Literal["text", "json"], _help("text for people, json for machines")] = "text"
-    file: Annotated[
-        str,
-        Meta(
-            pattern=r"^(.*\.log)?$",
-            description='log file NAME.log, in the data directory unless it begins with /; "" = stderr',
-        ),
-    ] = ""
-    file_mb: Annotated[float, Meta(ge=0.1, description="size at which the file is rotated to FILE.1")] = 10
-    files: Annotated[int, Meta(ge=1, le=1000, description="number of rotated files that are kept")] = 5
-
-
 class Config(Struct, frozen=True):
     """The immutable configuration of the service; each change on a settings page creates a new instance."""
 
@@ -587,4 +572,5 @@ class Config(Struct, frozen=True):
     events: Events = Events()
     backup: Backup = Backup()
     copies: Copies = Copies()
+    updates: Updates = Updates()
     log: Log = Log()

@@ -28,6 +28,7 @@ from appliance.flows import store as flows
 from appliance.flows.store import FlowQuery
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery
+from appliance.ops import updates
 from appliance.sending.domains import store as domains
 from appliance.sending.domains.store import DomainQuery
 from appliance.sending.messages import delivery_status
@@ -45,6 +46,8 @@ pages = Pages("ui_home")
 
 _CURRENT_PHASES: tuple[Phase, ...] = ("holding", "sending", "paused")
 _DONE_PHASES: tuple[Phase, ...] = ("completed", "cancelled")
+# The account that manages the installation.
+_FIRST_ACCOUNT = 1
 _MAX_ROWS = 5
 _activity_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
 # The bounce and complaint rates above which mailbox providers begin to reject messages (docs/decisions.md#6).
@@ -123,7 +126,8 @@ def _load_home(visit: Visit, account: Any) -> dict[str, Any]:
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
         "done_rows": done_rows, "results": results.list_results(done_rows),
         "attention": sorted(
-            [*_list_approvals(visit), *_list_problems(account_id, health)], key=lambda problem: problem[0] != "bad"
+            [*_list_approvals(visit), *_list_problems(account_id, health), *_list_versions(visit)],
+            key=lambda problem: problem[0] != "bad",
         ),
         "events": activity.load_events(account_id, EventQuery(limit=8, test=False), is_grouped=True).rows,
     }  # fmt: skip
@@ -211,6 +215,16 @@ def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, s
         text = ngettext("%(num)s SMS reply may be an opt-out.", "%(num)s SMS replies may be opt-outs.", replies)
         problems.append(("warn", text, "/activity/answers?show=unseen"))
     return problems
+
+
+def _list_versions(visit: Visit) -> list[tuple[str, str, str]]:
+    """Return the notice of a newer version for users who may install it, as `_list_problems` does."""
+    if visit.account_id != _FIRST_ACCOUNT or visit.user.role not in ("owner", "admin"):
+        return []
+    new = updates.find_new_version()
+    if new is None:
+        return []
+    return [("warn", gettext("Version %(version)s of Campanero is available.", version=new.version), new.url)]
 
 
 def _list_by_phases(account_id: int, phases: dict[str, int], names: tuple[Phase, ...]) -> list[Any]:

@@ -290,6 +290,7 @@ def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Findin
 _INSTALLATION_CHECKS = (
     checks.check_disk_space,
     checks.check_backups,
+    checks.check_new_version,
     checks.check_clock,
     checks.check_service,
     connections.check_listeners,

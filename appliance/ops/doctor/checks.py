@@ -12,8 +12,10 @@ from typing import Literal, NamedTuple
 import apsw
 import peewee
 
+from appliance import VERSION
 from appliance.core import clock, crypto, data_dir
 from appliance.core.i18n import format_size, gettext
+from appliance.ops import updates
 from appliance.ops.backups import create as backups
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
@@ -273,6 +275,13 @@ _DUE_MESSAGES_SQL = (
     "AND a.sending_stopped = 0 AND (c.id IS NULL OR c.status = 'active') AND m.updated_at <= ? AND (m.run_id IS NULL "
     "OR EXISTS (SELECT 1 FROM flow f WHERE f.id = m.flow_id AND f.status = 'active' AND f.deleted_at IS NULL))"
 )
+
+
+def check_new_version(_: Path) -> Iterator[Finding]:
+    """Report a newer version, if `updates.url` is set and names one."""
+    if (new := updates.find_new_version()) is not None:
+        words = gettext("%(version)s is available, this is %(current)s", version=new.version, current=VERSION)
+        yield Finding("note", "version", words, new.url)
 
 
 def check_clock(_: Path) -> Iterator[Finding]:

@@ -59,6 +59,9 @@ _EXPLANATIONS = {
             "Your data was written by a newer version of Campanero. Ask your administrator to install that version."
         ),
     }),
+    "version": _Explanation(gettext_noop("New version"), {
+        "note": gettext_noop("A newer version of Campanero is available. Ask your administrator to install it."),
+    }),
     "account": _Explanation(gettext_noop("Account"), {
         "fail": gettext_noop("The account to be checked does not exist."),
     }),

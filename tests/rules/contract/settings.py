@@ -99,6 +99,7 @@ network: check_links hook_max_age
 limits: request_timeout agent_acts_per_hour
 storage: least_free_mb least_free_percent reserve_mb
 events: keep
+updates: url
 log: file file_mb files
 """
 OURS = frozenset(
