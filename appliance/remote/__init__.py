@@ -23,4 +23,5 @@ COMMANDS = {
     "messages": "send single messages, and follow what is sent",
     "events": "record events of contacts",
     "flows": "simulate flows",
+    "content": "export lists, segments, templates, forms and flows as files, and import them",
 }

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.remote import COMMANDS, api_command, campaigns, contacts, filters, messages, output, profiles
+from appliance.remote import COMMANDS, api_command, campaigns, contacts, content, filters, messages, output, profiles
 from appliance.remote.errors import (
     CLOSED_OUTPUT,
     DONE,
@@ -92,6 +92,11 @@ def add_commands(top: Any) -> None:
     messages.add_event_options(connected(new_group("events"), "send", words, messages.run_event))
     words = "print what a flow would do for a contact; nothing is sent"
     messages.add_simulate_options(connected(new_group("flows"), "simulate", words, messages.run_simulate))
+    group = new_group("content")
+    words = "write a file for each list, segment, template, form and flow"
+    content.add_export_options(connected(group, "export", words, content.run_export))
+    words = "create and change the objects of such files; nothing is sent"
+    content.add_import_options(connected(group, "import", words, content.run_import))
 
 
 def describe_commands() -> str:

@@ -138,6 +138,6 @@ def locate(path: str) -> str:
         raise UsageError(f"{path} is not a path such as /campaigns/7")
     if {".", ".."} & {step.lower().replace("%2e", ".") for step in steps} or "://" in text:
         raise UsageError(f"{path} is not a path such as /campaigns/7")
-    if steps[1] in ("v1", "openapi.yaml", "healthz", "readyz", "metrics"):
+    if steps[1] in ("v1", "m", "openapi.yaml", "healthz", "readyz", "metrics"):
         return text
     return API_PATH + text

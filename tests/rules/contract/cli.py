@@ -55,6 +55,8 @@ D messages.send --to,--subject,--text,--html,--template,--raw-field,--field,--at
 D messages.send --sms,--marketing,--at,--idempotency-key,--json
 D messages.tail --lines,--follow,--interval,--campaign,--flow,--status,--to,--since,--json
 D events.send EVENT,--email,--contact,--create-contact,--amount,--at,--idempotency-key,--raw-field,--field,--json
+O content.export DIR,--json -- content lives in version control, and moves between accounts
+O content.import DIR,--dry-run,--json -- and comes back
 D flows.simulate ID,--contact,--email,--start,--raw-field,--field,--json
 """
 EVERYWHERE = ("--data", "--config")

@@ -1,0 +1,311 @@
+"""The files of an account's content: one JSON file for each list, segment, template, form and flow, and the pictures.
+
+The name of a file is the stable id of its object: `flows/welcome.json` stays that file when the flow is renamed, and is
+that flow again in every account that it was imported into. `.campanero.json` remembers the id that each file has in
+each account. A reference to another object is `{"$ref": "lists/news"}`, and the address of a picture is
+`campanero-picture:NAME`.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from appliance.remote.errors import UsageError
+
+FORMAT = 1
+STATE_FILE = ".campanero.json"
+PICTURES = "pictures"
+MAX_FILE_BYTES = 8 * 1024 * 1024
+# Follows the name of a flow where the ids of its steps are stored.
+_STEPS = "#steps"
+_MAX_SLUG_CHARACTERS = 60
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
+_PICTURE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\.(png|jpg|gif|webp)\Z")
+_PICTURE_ADDRESS = re.compile(r"campanero-picture:([A-Za-z0-9_.-]+)")
+_REFERENCE = "$ref"
+# The keys that hold the id of another object, or a list of ids, by the kind of the object.
+_ID_KEYS = {
+    "list_ids": "lists", "topic_ids": "lists", "contact_list_id": "lists", "segment_id": "segments",
+}  # fmt: skip
+_KINDS_OF_FIELDS = {"list": "lists", "segment": "segments", "flow": "flows"}
+
+
+class Kind(NamedTuple):
+    """A kind of objects: the directory of its files, which is also its path in the API, and the fields of a file.
+
+    `query` chooses the objects to be exported.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    query: dict[str, Any] = {}
+
+
+_CONTENT = ("subject", "body", "preheader", "from_name", "from_email", "reply_to")
+KINDS = (
+    Kind("lists", ("name", "segment_id", "double_opt_in", "public")),
+    Kind("segments", ("name", "filters")),
+    Kind("templates", ("name", "channel", *_CONTENT, "design"), {"standalone": True}),
+    Kind(
+        "forms",
+        (
+            "name", "language", "list_ids", "origins", "fields", "double_opt_in", "redirect_url", "consent_text",
+            "title", "intro", "button_text", "thanks_title", "thanks_text", "topic_ids", "topics_required",
+        ),
+    ),
+    Kind("flows", ("name", "goal", "trigger", "steps", "data")),
+)  # fmt: skip
+KINDS_BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+class Directory:
+    """A directory of content files, with the ids that its files have in one account.
+
+    `account` names the account: the URL of the service and the account's id.
+    """
+
+    def __init__(self, path: Path, account: str) -> None:
+        self.path, self._account = path, account
+        self._state = self._read_state()
+        ids = self._state["accounts"].get(account, {})
+        self.ids: dict[str, int] = {name: number for name, number in ids.items() if isinstance(number, int)}
+        # The address of each picture, and the ids of the steps of each flow by their ids in its file.
+        self.pictures: dict[str, str] = {name: value for name, value in ids.items() if isinstance(value, str)}
+        self.steps: dict[str, dict[str, int]] = {
+            name.removesuffix(_STEPS): value for name, value in ids.items() if isinstance(value, dict)
+        }
+
+    def _read_state(self) -> dict[str, Any]:
+        if not (self.path / STATE_FILE).exists():
+            return {"format": FORMAT, "accounts": {}}
+        state = read_json(self.path / STATE_FILE)
+        if not isinstance(state, dict) or not isinstance(state.get("accounts"), dict):
+            raise UsageError(f"{self.path / STATE_FILE} is damaged")
+        if state.get("format") != FORMAT:
+            raise UsageError(f"{self.path / STATE_FILE} has another format: use the version that wrote it")
+        return state
+
+    def save_state(self) -> None:
+        """Write the ids of the files. They replace the previous ones in one rename."""
+        steps = {f"{name}{_STEPS}": numbers for name, numbers in self.steps.items()}
+        self._state["accounts"][self._account] = dict(sorted({**self.ids, **self.pictures, **steps}.items()))
+        write_json(self.path / STATE_FILE, self._state)
+
+    def read_objects(self) -> dict[str, dict[str, Any]]:
+        """Return the content of all files by name, such as `flows/welcome`. Raises UsageError with every wrong file."""
+        objects, faults = {}, []
+        for kind in KINDS:
+            for path in sorted((self.path / kind.name).glob("*.json")):
+                name = f"{kind.name}/{path.stem}"
+                if not _NAME.match(path.stem):
+                    faults.append(f"{path}: a name has small letters, digits and hyphens")
+                    continue
+                try:
+                    value = read_json(path)
+                except UsageError as error:
+                    faults.append(str(error))
+                    continue
+                if not isinstance(value, dict):
+                    faults.append(f"{path}: must be a JSON object")
+                    continue
+                others = value.keys() - {*kind.fields, "translations"}
+                if others:
+                    faults.append(f"{path}: unknown {', '.join(sorted(others))}")
+                objects[name] = value
+        if not objects and not faults:
+            faults.append(f"{self.path} contains no content: lists, segments, templates, forms or flows")
+        for name, value in objects.items():
+            faults += [f"{name}: {target} does not exist" for target in find_references(value) if target not in objects]
+            faults += [
+                f"{name}: the picture {picture} does not exist"
+                for picture in find_pictures(value)
+                if not _PICTURE_NAME.match(picture) or not (self.path / PICTURES / picture).is_file()
+            ]
+        if faults:
+            raise UsageError("\n".join(["the files cannot be imported:", *faults]))
+        return objects
+
+    def choose_name(self, kind: str, object_id: int, title: str) -> str:
+        """Return the name of the file of an object: the known one, else a new one from its title."""
+        for name, number in self.ids.items():
+            if number == object_id and name.startswith(f"{kind}/"):
+                return name
+        base = slugify(title) or kind.rstrip("s")
+        taken = {*self.ids, *(f"{kind}/{path.stem}" for path in (self.path / kind).glob("*.json"))}
+        slug, number = base, 2
+        while f"{kind}/{slug}" in taken:
+            slug, number = f"{base}-{number}", number + 1
+        self.ids[f"{kind}/{slug}"] = object_id
+        return f"{kind}/{slug}"
+
+
+def slugify(title: str) -> str:
+    """Return a title as a file name: `Grüße & more` becomes `grusse-more`. It may be empty."""
+    plain = unicodedata.normalize("NFKD", title.casefold()).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_MAX_SLUG_CHARACTERS].strip("-")
+
+
+def read_json(path: Path) -> Any:
+    """Return the JSON of a file. Raises UsageError."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UsageError(f"{path}: larger than {MAX_FILE_BYTES // 1024**2} MiB")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def write_json(path: Path, value: Any) -> bool:
+    """Write a value as JSON that version control compares well, and return whether the file changed."""
+    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    if path.exists() and path.read_text(encoding="utf-8", errors="replace") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+    return True
+
+
+def find_references(value: Any) -> list[str]:
+    """Return the names of the objects that a file refers to, each once, in their order."""
+    return list(dict.fromkeys(_iter_references(value)))
+
+
+def _iter_references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if set(value) == {_REFERENCE}:
+            yield str(value[_REFERENCE])
+            return
+        for item in value.values():
+            yield from _iter_references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _iter_references(item)
+
+
+def find_pictures(value: Any) -> list[str]:
+    """Return the names of the pictures that a file refers to, each once."""
+    return list(dict.fromkeys(_PICTURE_ADDRESS.findall(json.dumps(value))))
+
+
+def with_references(value: Any, name_of: Callable[[str, int], str | None], kinds_of_fields: dict[str, str]) -> Any:
+    """Return a value of the API with `{"$ref": NAME}` for the ids of lists and segments.
+
+    `name_of(kind, id)` returns the name of the object's file, or None for an object that does not exist; its id is left
+    as it is. `kinds_of_fields` are the fields of filters whose values are such ids (see `read_filter_fields`).
+    """
+
+    def refer(kind: str, item: Any) -> Any:
+        if isinstance(item, list):
+            return [refer(kind, part) for part in item]
+        number = int(item) if isinstance(item, str) and item.isdecimal() else item
+        name = name_of(kind, number) if isinstance(number, int) and not isinstance(number, bool) else None
+        return item if name is None else {_REFERENCE: name}
+
+    def convert(item: Any) -> Any:
+        if isinstance(item, list):
+            return [convert(part) for part in item]
+        if not isinstance(item, dict):
+            return item
+        kind = kinds_of_fields.get(str(item.get("name"))) if "predicate" in item else None
+        kinds = {**_ID_KEYS, **({"value": kind} if kind else {})}
+        return {key: refer(kinds[key], part) if key in kinds else convert(part) for key, part in item.items()}
+
+    return convert(value)
+
+
+def without_references(value: Any, ids: dict[str, int]) -> Any:
+    """Return the value of a file with the ids of the account. Raises KeyError for an object without an id."""
+    if isinstance(value, list):
+        return [without_references(item, ids) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {_REFERENCE}:
+        return ids[str(value[_REFERENCE])]
+    return {key: without_references(item, ids) for key, item in value.items()}
+
+
+def replace_pictures(value: Any, replace: Callable[["re.Match[str]"], str], pattern: "re.Pattern[str]") -> Any:
+    """Return a value in which `replace` was applied to each match of a pattern in a text."""
+    if isinstance(value, str):
+        return pattern.sub(replace, value)
+    if isinstance(value, list):
+        return [replace_pictures(item, replace, pattern) for item in value]
+    if isinstance(value, dict):
+        return {key: replace_pictures(item, replace, pattern) for key, item in value.items()}
+    return value
+
+
+def with_addresses(value: Any, addresses: dict[str, str]) -> Any:
+    """Return the value of a file with the addresses of the pictures in the account."""
+    return replace_pictures(value, lambda match: addresses.get(f"{PICTURES}/{match[1]}", match[0]), _PICTURE_ADDRESS)
+
+
+def read_filter_fields(spec: dict[str, Any]) -> dict[str, str]:
+    """Return the kind of objects whose ids are the values of filter fields, by name and alias of the field.
+
+    `spec` is the response to `GET /segments/spec`.
+    """
+    fields: dict[str, str] = {}
+    for field in spec["fields"]:
+        kind = _KINDS_OF_FIELDS.get(field["of"] or "")
+        if kind is not None:
+            fields |= dict.fromkeys((field["name"], *field["aliases"]), kind)
+    return fields
+
+
+def sort_by_references(objects: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the names of all objects, each after those that it refers to. Raises UsageError for a circle.
+
+    References to flows do not count, because the flows of an account may ask for each other.
+    """
+    ordered: list[str] = []
+    open_names: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in ordered:
+            return
+        if name in open_names:
+            raise UsageError(f"{' → '.join([*open_names[open_names.index(name) :], name])}: these refer to each other")
+        open_names.append(name)
+        for target in find_references(objects[name]):
+            if not target.startswith("flows/"):
+                visit(target)
+        open_names.pop()
+        ordered.append(name)
+
+    for name in objects:
+        visit(name)
+    return ordered
+
+
+def iter_steps(steps: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a flow, also those in branches, in the same order for the same tree of steps."""
+    if isinstance(steps, list):
+        for step in steps:
+            yield from iter_steps(step)
+    elif isinstance(steps, dict):
+        if isinstance(steps.get("type"), str) and isinstance(steps.get("id"), int | None):
+            yield steps
+        for key in sorted(steps):
+            if key != "design":
+                yield from iter_steps(steps[key])
+
+
+def renumber_steps(value: Any, numbers: dict[int, int]) -> Any:
+    """Return steps, or the test scripts of a flow, with other ids of steps; an id without a number is kept."""
+    if isinstance(value, list):
+        return [renumber_steps(item, numbers) for item in value]
+    if not isinstance(value, dict):
+        return value
+    is_step = isinstance(value.get("type"), str)
+    keys = {"id", "step_id"} if is_step else {"step"}
+    return {
+        key: numbers.get(part, part) if key in keys and isinstance(part, int)
+        else part if key == "design" else renumber_steps(part, numbers)
+        for key, part in value.items()
+    }  # fmt: skip
