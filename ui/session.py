@@ -9,12 +9,13 @@ from zoneinfo import ZoneInfo
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, login, sessions, users
+from appliance.accounts import access, devices, login, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.agents import proposals
 from appliance.audience.consent import Evidence
 from appliance.core import clock, i18n
 from appliance.core.errors import Unavailable
+from appliance.events import user_agents
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
 from appliance.storage.models import User
@@ -92,7 +93,7 @@ async def load_visit(request: Request) -> Visit | None:
     if sessions.needs_touch(session):
         # Pages can be read even if the database cannot be written to.
         with suppress(Unavailable):
-            await commit(sessions.touch, session.id)
+            await commit(sessions.touch, session.id, request.ctx.client)
     visit = Visit(request, session)
     visit.queue_summary = queue or visit.queue_summary
     visit.open_proposals = proposal_count
@@ -131,12 +132,15 @@ def has_access(request: Request) -> bool:
     return session is not None and (needs is None or needs in access.role_scopes(session.user.role))
 
 
-async def sign_in(request: Request, response: HTTPResponse, user: User) -> None:
-    """Start a session for a user and set its cookie; the browser's previous session is ended.
+async def sign_in(request: Request, response: HTTPResponse, user: User, method: sessions.Method = "password") -> None:
+    """Start a session for a user and set its cookies; the browser's previous session is ended.
 
     Raises login.InvalidCredentials if the user was changed since the credentials were verified.
     """
-    token = await commit(login.create_browser_session, user, request.ctx.client, request.headers.get("user-agent"))
+    agent, device_name = request.headers.get("user-agent"), f"{'__Host-' if is_secure(request) else ''}device"
+    user_agents.parse_device(agent)  # The first parse takes a millisecond, which the writer should not wait for.
+    device_token = devices.read_or_create_token(request.cookies.get(device_name))
+    token = await commit(login.create_browser_session, user, request.ctx.client, agent, device_token, method)
     old = request.cookies.get(cookie_name(request))
     if old:
         await commit(sessions.end_by_cookie, old)
@@ -144,6 +148,11 @@ async def sign_in(request: Request, response: HTTPResponse, user: User) -> None:
         cookie_name(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=None
     )
     _set_email(request, response, user.email)
+    # Outlives the session: by it the next sign-in from this browser is known (`accounts/devices.py`).
+    response.add_cookie(
+        device_name, device_token, path="/", httponly=True, samesite="Lax", secure=is_secure(request),
+        max_age=devices.COOKIE_SECONDS,
+    )  # fmt: skip
 
 
 async def sign_out(request: Request, response: HTTPResponse) -> None:

@@ -279,16 +279,21 @@ def require_unchanged(user: User) -> None:
         raise InvalidCredentials(gettext("Email address or password is wrong."))
 
 
-def create_browser_session(user: User, ip: str | None, user_agent: str | None) -> str:
+def create_browser_session(
+    user: User, ip: str | None, user_agent: str | None, device_token: str | None = None,
+    method: sessions.Method = "password",
+) -> str:  # fmt: skip
     """Create a browser session for a user who has signed in, and return its cookie; raises as `require_unchanged`."""
     require_unchanged(user)
-    return sessions.create_browser_session(user.id, ip, user_agent)
+    return sessions.create_browser_session(user.id, ip, user_agent, device_token, method)
 
 
-def issue_token(user: User, ip: str | None, user_agent: str | None) -> sessions.IssuedToken:
+def issue_token(
+    user: User, ip: str | None, user_agent: str | None, method: sessions.Method = "password"
+) -> sessions.IssuedToken:
     """Create a session for a program that has signed in, and return its token; raises as `require_unchanged`."""
     require_unchanged(user)
-    return sessions.issue_token(user, ip, user_agent)
+    return sessions.issue_token(user, ip, user_agent, method)
 
 
 async def _require_code(attempt: request_limits.Attempt, user: User, code: str, ip: str) -> None:

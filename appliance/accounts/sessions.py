@@ -15,15 +15,18 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from appliance.accounts import access, audit, members
+from peewee import JOIN
+
+from appliance.accounts import access, audit, devices, members
 from appliance.accounts.access import Credential
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
 from appliance.core.errors import NotAllowed, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import PageQuery
+from appliance.events import user_agents
 from appliance.storage.database import Page, fetch_one, paginate
-from appliance.storage.models import Account, Session, TeamMember, User
+from appliance.storage.models import Account, Device, Session, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
 
 IDLE_TIMEOUT_MS = 12 * 3600 * 1000
@@ -32,35 +35,49 @@ MAX_SESSION_MS = 30 * clock.DAY_MS
 _TOUCH_MS = 5 * 60 * 1000
 
 SessionKind = Literal["browser", "token"]
+# How a user signed in: by password alone, by password with a code or a passkey, by a passkey alone, by an invitation.
+Method = Literal["password", "password_code", "password_passkey", "passkey", "invitation"]
 
 
-def create_browser_session(user_id: int, ip: str | None, user_agent: str | None) -> str:
-    """Create a browser session and return the value of its cookie, which is stored only as a hash."""
+def create_browser_session(
+    user_id: int, ip: str | None, user_agent: str | None, device_token: str | None = None,
+    method: Method = "password",
+) -> str:  # fmt: skip
+    """Create a browser session and return the value of its cookie, which is stored only as a hash.
+
+    `device_token` is the cookie of the device; without it the device is a new one.
+    """
     token = secrets.token_urlsafe(32)
-    create(user_id, token, "browser", ip, user_agent)
+    create(user_id, token, "browser", ip, user_agent, None, devices.read_or_create_token(device_token), method)
     return token
 
 
 def create(
-    user_id: int, secret: str, kind: SessionKind, ip: str | None, user_agent: str | None, account_id: int | None = None
-) -> Session:
+    user_id: int, secret: str, kind: SessionKind, ip: str | None, user_agent: str | None,
+    account_id: int | None = None, device_token: str | None = None, method: Method = "password",
+) -> Session:  # fmt: skip
     """Create a session that is found by the hash of `secret`, and record the sign-in in the audit log.
 
     It opens the account with `account_id`, by default the one that the person opened last (`members.bind_entry`).
-    `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is not extended. Raises
-    NotAllowed if the person may not enter the account, or any.
+    `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is not extended. If the user
+    has other devices and the one of the session is new, `devices.signed_in_on_new_device` is sent. Raises NotAllowed if
+    the person may not enter the account, or any.
     """
     require_write_transaction()
-    now, person = clock.now_ms(), User.get_by_id(user_id)
+    now, person, user_agent = clock.now_ms(), User.get_by_id(user_id), user_agents.truncate_header(user_agent)
     user = members.bind_entry(person) if account_id is None else members.bind(person, account_id)
     if user.member is None:
         raise NotAllowed(gettext("You are not a member of this account."))
+    recognition = devices.recognize(user_id, device_token, user_agent, ip)
     session = Session.create(
         token_hash=crypto.hash_secret(secret), kind=kind, user=user_id, account=user.account_id, ip=ip,
-        user_agent=(user_agent or "")[:400] or None, created_at=now, last_seen_at=now, expires_at=now + IDLE_TIMEOUT_MS,
+        user_agent=user_agent, method=method, device=recognition.device, created_at=now, last_seen_at=now,
+        expires_at=now + IDLE_TIMEOUT_MS,
     )  # fmt: skip
     User.update(last_login_at=now, last_account=user.account_id).where(User.id == user_id).execute()
     _record(session, "login", ip)
+    if recognition.is_new and recognition.has_others:
+        devices.signed_in_on_new_device.send(user, session)
     return session
 
 
@@ -104,8 +121,8 @@ def is_touch_due(last_seen_at: int) -> bool:
     return clock.now_ms() - last_seen_at > _TOUCH_MS
 
 
-def touch(session_id: int) -> None:
-    """Set a session's time of last use to now; does nothing if the session has ended.
+def touch(session_id: int, ip: str | None = None) -> None:
+    """Set a session's time of last use to now, and its last IP address; does nothing if the session has ended.
 
     A browser session is extended to 12 hours from now, but to at most 30 days after sign-in. The session of a token is
     not extended.
@@ -115,6 +132,7 @@ def touch(session_id: int) -> None:
     session = Session.get_or_none(Session.id == session_id)
     if session is not None:
         session.last_seen_at = now
+        session.last_ip = ip or session.last_ip
         if session.kind == "browser":
             session.expires_at = min(now + IDLE_TIMEOUT_MS, session.created_at + MAX_SESSION_MS)
         session.save()
@@ -136,32 +154,46 @@ def end(session: Session) -> None:
 
 
 def list_by_user(user_id: int) -> list[Session]:
-    """Return all active sessions of a user, the most recently used first."""
-    sessions = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
+    """Return all active sessions of a user with their devices, the most recently used first."""
+    sessions = _select_active(user_id)
     return list(sessions.order_by(Session.last_seen_at.desc(), Session.id.desc()))
 
 
 def fetch_page(user_id: int, query: PageQuery) -> Page:
-    """Return a page of the active sessions of a user, newest first."""
-    sessions = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
+    """Return a page of the active sessions of a user with their devices, newest first."""
+    sessions = _select_active(user_id)
     return paginate(sessions.order_by(Session.created_at.desc(), Session.id.desc()), query.page, query.size())
 
 
+def _select_active(user_id: int) -> Any:
+    sessions = Session.select(Session, Device).join(Device, JOIN.LEFT_OUTER)
+    return sessions.where(Session.user == user_id, Session.expires_at > clock.now_ms())
+
+
 def get(user_id: int, session_id: int) -> Session:
-    """Return an active session of a user; raises NotFound."""
-    session = Session.get_or_none(
-        Session.user == user_id, Session.id == session_id, Session.expires_at > clock.now_ms()
-    )  # fmt: skip
+    """Return an active session of a user with its device; raises NotFound."""
+    session: Session | None = _select_active(user_id).where(Session.id == session_id).first()
     if session is None:
         raise NotFound
     return session
 
 
+def rename(user_id: int, session_id: int, name: str, by: Actor) -> Session:
+    """Name the device of a user's session, and return the session; raises NotFound, and as `devices.rename`."""
+    session = get(user_id, session_id)
+    devices.rename(session, name, by)
+    return session
+
+
 def revoke(user_id: int, session_id: int, by: Actor) -> Session:
-    """End a session of a user from another session, and record who did it; raises NotFound."""
+    """End a session of a user from another session, and record who did it; raises NotFound.
+
+    Its device is forgotten, because somebody else may have it.
+    """
     require_write_transaction()
     session = get(user_id, session_id)
     session.delete_instance()
+    Device.delete().where(Device.id == session.device_id).execute()
     _record(session, "session_end", by.ip, by.name)
     return session
 
@@ -176,11 +208,13 @@ def revoke_others(user_id: int, kept_id: int | None, by: Actor) -> int:
 
 
 def delete_all(user_id: int, kept_id: int | None = None) -> None:
-    """End all sessions of a user except `kept_id`, without audit entries.
+    """End all sessions of a user except `kept_id`, without audit entries, and forget the devices of the others.
 
     Used after a change of password, second factor or access, which has its own entry.
     """
     require_write_transaction()
+    kept = Session.get_or_none(Session.user == user_id, Session.id == (kept_id or 0))
+    devices.forget(user_id, kept.device_id if kept is not None else None)
     Session.delete().where(Session.user == user_id, Session.id != (kept_id or 0)).execute()
 
 
@@ -207,9 +241,10 @@ def open_account(session_id: int, account_id: int, by: Actor) -> None:
 
 def _record(session: Session, action: str, ip: str | None, actor: str | None = None) -> None:
     person = f"user:{session.user_id}"
-    audit.insert_entry(
-        session.account_id, actor or person, action, person, {"session_id": session.id, "kind": session.kind}, ip
-    )
+    data = {"session_id": session.id, "kind": session.kind}
+    if action == "login":
+        data["method"] = session.method
+    audit.insert_entry(session.account_id, actor or person, action, person, data, ip)
 
 
 if TYPE_CHECKING:
@@ -245,7 +280,7 @@ class TokenSession(NamedTuple):
     needs_touch: bool  # whether the time of last use should be written again
 
 
-def issue_token(user: User, ip: str | None, user_agent: str | None) -> IssuedToken:
+def issue_token(user: User, ip: str | None, user_agent: str | None, method: Method = "password") -> IssuedToken:
     """Create a session for a program and return its token; only a hash of the token's id is stored.
 
     The token is for the account that the user was loaded with, and for no other one.
@@ -254,7 +289,7 @@ def issue_token(user: User, ip: str | None, user_agent: str | None) -> IssuedTok
 
     require_write_transaction()
     jti = secrets.token_urlsafe(24)
-    session = create(user.id, jti, "token", ip, user_agent, user.account_id)
+    session = create(user.id, jti, "token", ip, user_agent, user.account_id, method=method)
     claims = {
         "sub": str(user.id), "acc": user.account_id, "aud": token_audience(), "jti": jti,
         "iat": session.created_at // 1000, "exp": session.expires_at // 1000,

@@ -254,7 +254,8 @@ async def log_in(request: Request) -> HTTPResponse:
     try:
         user = await login.sign_in(credentials.email, credentials.password, credentials.otp, request.ctx.client)
         agent = request.headers.get("user-agent")
-        issued = await commit(login.issue_token, user, request.ctx.client, agent)
+        method: sessions.Method = "password_code" if login.has_second_factor(user) else "password"
+        issued = await commit(login.issue_token, user, request.ctx.client, agent, method)
     except (login.InvalidCredentials, login.CodeRequired) as error:
         raise ApiError(401, error.code, error.message, {"WWW-Authenticate": "Bearer"}) from None
     signed_in_user = SignedInUser(user.id, user.email, user.name, user.role)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.accounts import app_clients, app_grants, invitations, request_limits, sessions
+from appliance.accounts import app_clients, app_grants, devices, invitations, request_limits, sessions
 from appliance.audience import bulk_actions
 from appliance.content import media
 from appliance.core.errors import Unavailable
@@ -51,6 +51,7 @@ class Sweep(NamedTuple):
 SWEEPS = (
     Sweep("idempotency keys", request_limits.find_expired_keys, request_limits.delete_expired_keys),
     Sweep("expired sessions", sessions.find_expired, sessions.delete_expired),
+    Sweep("devices that were not used for a year", devices.find_expired, devices.delete_expired),
     Sweep("expired tokens of apps", app_grants.find_expired_tokens, app_grants.delete_tokens),
     Sweep("expired codes of apps", app_grants.find_expired_codes, app_grants.delete_codes),
     Sweep("apps that nobody connected", app_clients.find_expired, app_clients.delete_expired),

@@ -342,6 +342,20 @@ def _team_members(handle: Any) -> None:
     handle.execute("ALTER TABLE user DROP COLUMN disabled_at")
 
 
+def _passkeys(handle: Any) -> None:
+    """Add passkeys, and the devices of sessions: a database of before has neither."""
+    if not database.table_exists("passkey"):
+        database.create_tables([models.Passkey, models.Device], safe=False)
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(user)").fetchall()}
+    if "passkey_count" not in columns:
+        handle.execute("ALTER TABLE user ADD COLUMN passkey_count INTEGER NOT NULL DEFAULT 0")
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(session)").fetchall()}
+    if "device_id" not in columns:
+        for column in ("last_ip TEXT", "method TEXT", "device_id INTEGER REFERENCES device (id) ON DELETE SET NULL"):
+            handle.execute(f"ALTER TABLE session ADD COLUMN {column}")
+        handle.execute("CREATE INDEX session_device_id ON session (device_id)")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -357,6 +371,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _connected_apps,
     _best_hours,
     _team_members,
+    _passkeys,
 )  # fmt: skip
 
 

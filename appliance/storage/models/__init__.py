@@ -16,6 +16,7 @@ from appliance.storage.models.account import (
     Consent,
     Contact,
     ContactList,
+    Device,
     Idempotency,
     Installation,
     Invitation,
@@ -23,6 +24,7 @@ from appliance.storage.models.account import (
     MailboxGrant,
     Membership,
     OptOut,
+    Passkey,
     Restoration,
     Segment,
     Session,
@@ -93,7 +95,7 @@ from appliance.storage.models.message import (
 )
 
 ALL = (
-    Account, User, TeamMember, Invitation, Session, ApiKey, AppClient, AppGrant, AppCode, AppToken,
+    Account, User, TeamMember, Invitation, Passkey, Device, Session, ApiKey, AppClient, AppGrant, AppCode, AppToken,
     Setting, MailboxGrant, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
@@ -140,6 +142,7 @@ __all__ = [
     "Contact",
     "ContactList",
     "Cursor",
+    "Device",
     "DomainKey",
     "Erasure",
     "Event",
@@ -165,6 +168,7 @@ __all__ = [
     "MessageContent",
     "Occurrence",
     "OptOut",
+    "Passkey",
     "ProcessedNotification",
     "Proposal",
     "RawMessage",
