@@ -4,19 +4,21 @@ This is separate from `http/server.py`, which sets up the HTTP server, so that c
 pages.
 """
 
-from appliance.accounts import accounts
+from appliance.accounts import accounts, devices, passkeys
 from appliance.audience.contacts import removal
 from appliance.campaigns import occurrences
 from appliance.content.templates import store as templates
 from appliance.flows import drafts, run_ends, versions
 from appliance.inbound import delivery_reports
-from appliance.sending.messages import oauth_grants, outcomes
+from appliance.sending.messages import oauth_grants, outcomes, security_emails
 from appliance.sending.oauth import tokens
 
 
 def connect_signals() -> None:
     """Connect the receivers of all signals; the commands `serve` and `restore` and the tests call it at their start."""
     accounts.time_zone_changed.connect(occurrences.reschedule)
+    devices.signed_in_on_new_device.connect(security_emails.report_new_device)
+    passkeys.passkey_changed.connect(security_emails.report_passkey)
     removal.contacts_deleting.connect(run_ends.end_runs_of_deleted_contacts)
     removal.contact_merging.connect(run_ends.end_runs_of_merged_contact)
     templates.step_template_changed.connect(drafts.publish_changed_template)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, devices, login, sessions, users
+from appliance.accounts import access, devices, login, passkeys, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.agents import proposals
 from appliance.audience.consent import Evidence
@@ -137,9 +137,8 @@ async def sign_in(request: Request, response: HTTPResponse, user: User, method: 
 
     Raises login.InvalidCredentials if the user was changed since the credentials were verified.
     """
-    agent, device_name = request.headers.get("user-agent"), f"{'__Host-' if is_secure(request) else ''}device"
+    agent, device_token = request.headers.get("user-agent"), read_device_token(request)
     user_agents.parse_device(agent)  # The first parse takes a millisecond, which the writer should not wait for.
-    device_token = devices.read_or_create_token(request.cookies.get(device_name))
     token = await commit(login.create_browser_session, user, request.ctx.client, agent, device_token, method)
     old = request.cookies.get(cookie_name(request))
     if old:
@@ -148,11 +147,30 @@ async def sign_in(request: Request, response: HTTPResponse, user: User, method: 
         cookie_name(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=None
     )
     _set_email(request, response, user.email)
-    # Outlives the session: by it the next sign-in from this browser is known (`accounts/devices.py`).
+    set_device_cookie(request, response, device_token)
+
+
+def read_device_token(request: Request) -> str:
+    """Return the value of this browser's device cookie (`accounts/devices.py`), or a new one to be set."""
+    return devices.read_or_create_token(request.cookies.get(_device_cookie(request)))
+
+
+def set_device_cookie(request: Request, response: HTTPResponse, token: str) -> None:
+    """Set the cookie by which the next sign-in from this browser is known; it outlives sessions."""
     response.add_cookie(
-        device_name, device_token, path="/", httponly=True, samesite="Lax", secure=is_secure(request),
+        _device_cookie(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request),
         max_age=devices.COOKIE_SECONDS,
     )  # fmt: skip
+
+
+def _device_cookie(request: Request) -> str:
+    return "__Host-device" if is_secure(request) else "device"
+
+
+def is_passkey_page(request: Request) -> bool:
+    """Return whether passkeys work at the address at which the browser has opened the page."""
+    site = passkeys.find_site(config.current())
+    return site is not None and request.host == urlsplit(site.origin).netloc
 
 
 async def sign_out(request: Request, response: HTTPResponse) -> None:

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.accounts import passkeys
 from appliance.content import media
 from appliance.content.designs import links
 from appliance.core import clock, data_dir, executable, i18n
@@ -327,6 +328,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "keys_on": session.has_shortcuts(request),
         "theme": session.chosen_theme(request),
         "capture": config.email.transport == "capture",
+        "passkey_origin": _passkey_origin(config),
         "sms_leave": config.sms.transport != "capture",
         "stop_file": data_dir.has_stop_file(config.data_dir),
         "now": clock.now_ms(),
@@ -334,6 +336,12 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "is_rtl": i18n.is_right_to_left(),
         "script_texts": static_files.script_texts(),
     }
+
+
+def _passkey_origin(settings: Any) -> str:
+    """Return the only origin at which passkeys work, or an empty text if there is none."""
+    site = passkeys.find_site(settings)
+    return site.origin if site is not None else ""
 
 
 def _render_block(template: Template, name: str, values: dict[str, Any]) -> str:

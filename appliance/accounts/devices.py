@@ -82,6 +82,11 @@ def describe(session: Session) -> str:
     """Return the name of a session's device: as the user named it, else as its User-Agent header says."""
     if session.device is not None and session.device.name:
         return str(session.device.name)
+    return describe_unnamed(session)
+
+
+def describe_unnamed(session: Session) -> str:
+    """Return the name of a session's device as its User-Agent header says, whatever the user named it."""
     if session.kind == "browser":
         return describe_program(session.user_agent)
     product = _PRODUCT.match(session.user_agent or "")

@@ -1,4 +1,4 @@
-"""Sign-in with password and second factor, for pages and the API.
+"""Sign-in with password and second factor, for pages and the API; `passkey_login.py` is for passkeys.
 
 An unknown address, a disabled user and a wrong password cannot be distinguished: the error, the time taken and the
 limit of attempts are the same (T14 in docs/threats.md).
@@ -12,7 +12,7 @@ import logging
 import secrets
 from urllib.parse import quote, urlencode
 
-from appliance.accounts import audit, members, passwords, request_limits, sessions, users
+from appliance.accounts import audit, members, passkeys, passwords, request_limits, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, Refused, Unavailable
@@ -74,9 +74,14 @@ def is_otp_key(key: str) -> bool:
         return False
 
 
-def has_second_factor(user: User) -> bool:
-    """Return whether a second factor is enabled for a user."""
+def has_otp(user: User) -> bool:
+    """Return whether a user has set up an authenticator app."""
     return user.otp_secret is not None
+
+
+def has_second_factor(user: User) -> bool:
+    """Return whether the password of a user is not enough: with an authenticator app, or with a passkey."""
+    return has_otp(user) or user.passkey_count > 0
 
 
 def use_code(user_id: int, code: str) -> bool:
@@ -102,20 +107,41 @@ def store_second_factor(user: User, key: str, step: int) -> list[str]:
     accepted.
     """
     require_write_transaction()
+    sealed = crypto.seal(crypto.derive_key("otp"), f"user:{user.id}", key.encode())
+    user.otp_secret, user.otp_step = base64.b64encode(sealed).decode(), step
+    user.save(only=["otp_secret", "otp_step"])
+    return store_recovery_codes(user)
+
+
+def store_recovery_codes(user: User) -> list[str]:
+    """Replace the recovery codes of a user and return the new ones, which are stored only as hashes."""
+    require_write_transaction()
     codes = [
         "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(2)) for _ in range(_RECOVERY_CODES)
     ]
-    sealed = crypto.seal(crypto.derive_key("otp"), f"user:{user.id}", key.encode())
-    user.otp_secret, user.otp_step = base64.b64encode(sealed).decode(), step
     user.otp_codes = [_hash_recovery_code(user.id, code) for code in codes]
-    user.save(only=["otp_secret", "otp_step", "otp_codes"])
+    user.save(only=["otp_codes"])
     return codes
 
 
-def clear_second_factor(user: User) -> None:
-    """Delete the TOTP key and the recovery codes of a user."""
+def renew_recovery_codes(user_id: int, by: Actor) -> list[str]:
+    """Replace the recovery codes of a user who has a second factor, and return the new ones; raises Invalid.
+
+    The caller must have verified the user's identity.
+    """
     require_write_transaction()
-    user.otp_secret, user.otp_step, user.otp_codes = None, None, []
+    user = User.get_by_id(user_id)
+    if not has_second_factor(user):
+        raise Invalid({"base": [gettext("has no second factor")]})
+    audit.record(by, user.account_id, "otp_codes", f"user:{user.id}")
+    return store_recovery_codes(user)
+
+
+def clear_second_factor(user: User) -> None:
+    """Delete the TOTP key of a user, and the recovery codes unless the user has passkeys."""
+    require_write_transaction()
+    user.otp_secret, user.otp_step = None, None
+    user.otp_codes = user.otp_codes if user.passkey_count else []
     user.save(only=["otp_secret", "otp_step", "otp_codes"])
 
 
@@ -136,11 +162,11 @@ def enable_second_factor(user_id: int, key: str, code: str, session_id: int | No
     """Enable the second factor with a new key and its current code, and return the recovery codes.
 
     The recovery codes are stored only as hashes. All sessions of the user end except `session_id`. Raises Invalid for a
-    wrong code, or if a second factor is already enabled.
+    wrong code, or if an authenticator app is set up already.
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
-    if has_second_factor(user):
+    if has_otp(user):
         raise Invalid({"base": [gettext("is enabled already")]})
     step = find_otp_step(key, code) if is_otp_key(key) else None
     if step is None:
@@ -151,10 +177,10 @@ def enable_second_factor(user_id: int, key: str, code: str, session_id: int | No
     return codes
 
 
-def disable_second_factor(user_id: int, session_id: int | None, by: Actor) -> User:
-    """Disable the second factor of a user, and end all of the user's sessions except `session_id`.
+def disable_otp(user_id: int, session_id: int | None, by: Actor) -> User:
+    """Remove the authenticator app of a user, and end all of the user's sessions except `session_id`.
 
-    The caller must have verified the user's identity.
+    Passkeys stay. The caller must have verified the user's identity.
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
@@ -164,25 +190,35 @@ def disable_second_factor(user_id: int, session_id: int | None, by: Actor) -> Us
     return user
 
 
+def disable_second_factor(user_id: int, by: Actor) -> User:
+    """Remove the authenticator app and all passkeys of a user, so that the password is enough, and end all sessions.
+
+    The caller must have verified the user's identity.
+    """
+    require_write_transaction()
+    user = User.get_by_id(user_id)
+    passkeys.delete_all(user, by)
+    return disable_otp(user.id, None, by)
+
+
 def reset_second_factor(by: Actor, user_id: int) -> User:
-    """Disable the second factor of a team member who lost it, and end all of their sessions.
+    """Remove the authenticator app and the passkeys of a team member who lost them, and end all of their sessions.
 
     Raises NotFound for an unknown user, and NotAllowed if the actor may not manage the user, or if the person is in
-    another account, too. Raises Invalid for the
-    actor's own second factor, because a stolen session must not be able to disable it without password and code.
+    another account, too. Raises Invalid for the actor's own second factor, because a stolen session must not be able to disable it without password and code.
     """
     require_write_transaction()
     user = users.get_managed(by, user_id)
     if user.id == by.user_id:
         raise Invalid({"otp": [gettext("is your own; disable it with password and code")]})
     members.require_sole_account(user)
-    return disable_second_factor(user.id, None, by)
+    return disable_second_factor(user.id, by)
 
 
 log = logging.getLogger("campanero")
 # The maximum time between entering the password and entering the code.
 _CODE_TIMEOUT_MS = 10 * 60 * 1000
-_PURPOSE = "second factor"
+SECOND_FACTOR_PURPOSE = "second factor"
 # Failed sign-ins of one user are recorded in the audit log at most once in this time.
 _RECORD_INTERVAL_MS = 60_000
 
@@ -221,11 +257,13 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
         holds = await passwords.verify(user.password_hash if may_enter and user is not None else None, password)
         if user is None or not holds:
             attempt.fail()
-            _record_failure(user, ip)
+            record_failure(user, ip)
             raise InvalidCredentials(gettext("Email address or password is wrong."))
         if has_second_factor(user):
             if not code:
-                raise CodeRequired(passwords.create_token(_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS))
+                raise CodeRequired(
+                    passwords.create_token(SECOND_FACTOR_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS)
+                )
             await _require_code(attempt, user, code, ip)
     request_limits.clear_failures(name)
     return user
@@ -237,7 +275,7 @@ async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
     `token` is the token of CodeRequired. Raises InvalidCredentials for a wrong or used code, and RateLimitExceeded
     after too many failed attempts.
     """
-    user = await fetch(passwords.find_token_user, _PURPOSE, token)
+    user = await fetch(passwords.find_token_user, SECOND_FACTOR_PURPOSE, token)
     if user is None:
         return None
     name = request_limits.email_key(user.email)
@@ -260,7 +298,7 @@ async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str
             wrong = ["otp"]
         if wrong:
             attempt.fail()
-            _record_failure(user, ip)
+            record_failure(user, ip)
     return wrong
 
 
@@ -274,8 +312,9 @@ def require_unchanged(user: User) -> None:
     """
     require_write_transaction()
     current = User.get_by_id(user.id)
-    verified_secrets = user.password_hash, user.otp_secret
-    if not members.list_of(user.id) or (current.password_hash, current.otp_secret) != verified_secrets:
+    verified = user.password_hash, user.otp_secret, user.passkey_count
+    current_values = current.password_hash, current.otp_secret, current.passkey_count
+    if not members.list_of(user.id) or current_values != verified:
         raise InvalidCredentials(gettext("Email address or password is wrong."))
 
 
@@ -299,11 +338,11 @@ def issue_token(
 async def _require_code(attempt: request_limits.Attempt, user: User, code: str, ip: str) -> None:
     if not await commit(use_code, user.id, code):
         attempt.fail()
-        _record_failure(user, ip)
+        record_failure(user, ip)
         raise InvalidCredentials(gettext("The code is wrong or was used before."))
 
 
-def _record_failure(user: User | None, ip: str) -> None:
+def record_failure(user: User | None, ip: str) -> None:
     """Record a failed sign-in in the audit logs of the user's accounts, without waiting for the write.
 
     Nothing is recorded for an unknown user (None), or within `_RECORD_INTERVAL_MS` of the last entry about the user.

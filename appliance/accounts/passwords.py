@@ -130,4 +130,5 @@ def _mac(purpose: str, body: bytes, user: User) -> bytes:
     mac = hashlib.blake2b(body, key=crypto.derive_key(f"pass:{purpose}"), digest_size=32)
     mac.update(hashlib.sha256(user.password_hash.encode()).digest())
     mac.update(hashlib.sha256((user.otp_secret or "").encode()).digest())
+    mac.update(user.passkey_count.to_bytes(2, "big"))
     return mac.digest()

@@ -102,6 +102,8 @@ def find_by_email(email: str) -> User | None:
 
 # The preference of a user that holds the language of the interface; without it the browser decides.
 LANGUAGE_PREFERENCE = "language"
+# The preference of a user who wants no email about sign-ins on new devices; its value is `off`.
+NEW_DEVICE_EMAIL_PREFERENCE = "new_device_email"
 
 
 def choose_language(user: User | None, account: Account) -> str:

@@ -114,7 +114,7 @@ class AuditEntry(Struct):
 def _user_values(row: models.User) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "email": row.email, "name": row.name,
-        "role": cast(Role, row.role), "otp": row.otp_secret is not None, "disabled_at": iso(row.disabled_at),
+        "role": cast(Role, row.role), "otp": login.has_second_factor(row), "disabled_at": iso(row.disabled_at),
         "last_login_at": iso(row.last_login_at), "created_at": str(iso(row.member.created_at)),
         "updated_at": str(iso(max(row.updated_at, row.member.updated_at))),
     }  # fmt: skip

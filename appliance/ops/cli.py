@@ -179,7 +179,7 @@ def add_user_commands(group: Any, command: Callable[..., Any], opened: OpenDatab
     add(
         "otp-off",
         _disable_second_factor,
-        "remove the second factor of a user; all sessions of the user end",
+        "remove the second factor and the passkeys of a user; all sessions of the user end",
     )
 
 
@@ -220,7 +220,7 @@ def _reset_password(options: argparse.Namespace) -> None:
 def _disable_second_factor(options: argparse.Namespace) -> None:
     from appliance.accounts import login
 
-    transactions.write(login.disable_second_factor, _find_user(options.email).id, None, _build_actor())
+    transactions.write(login.disable_second_factor, _find_user(options.email).id, _build_actor())
 
 
 def _find_user(email: str) -> Any:

@@ -7,11 +7,23 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, invitations, login, passwords, request_limits, users
+from appliance.accounts import (
+    access,
+    invitations,
+    login,
+    passkey_login,
+    passkeys,
+    passwords,
+    request_limits,
+    sessions,
+    users,
+)
+from appliance.accounts.passkeys import PasskeyRefused
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store
 from appliance.sending.messages import system_emails
+from appliance.settings import config
 from appliance.storage.models import Invitation, User
 from appliance.storage.transactions import commit, fetch, submit
 from ui import guard, session, view
@@ -61,7 +73,7 @@ async def log_in(request: Request) -> HTTPResponse:
     else:
         response = view.redirect(request, where)
     try:
-        await session.sign_in(request, response, user)
+        await session.sign_in(request, response, user, _describe_method(form))
     except login.InvalidCredentials:
         form.values["pass"] = ""
         form.add_error("base", gettext(_WRONG_CREDENTIALS))
@@ -72,13 +84,20 @@ async def log_in(request: Request) -> HTTPResponse:
 async def _authenticate(request: Request, form: Form) -> User | None:
     """Return the user who signs in, or None with errors in the form.
 
-    The field `pass` is the token of `CodeRequired`: the password was right, and the form asks for the code.
-    Raises CodeRequired if the password is right and a code is needed, or RateLimitExceeded.
+    The field `pass` is the token of `CodeRequired`: the password was right, and the form asks for the code. The field
+    `credential` is the response of a passkey. Raises CodeRequired if the password is right and a code is needed, or
+    RateLimitExceeded.
     """
     try:
-        if not form["pass"]:
+        if form["credential"]:
+            user = await _use_passkey(request, form)
+        elif not form["pass"]:
             return await login.sign_in(form["email"], form.raw("password"), None, request.ctx.client)
-        user = await login.sign_in_with_code(form["pass"], form["otp"], request.ctx.client)
+        else:
+            user = await login.sign_in_with_code(form["pass"], form["otp"], request.ctx.client)
+    except PasskeyRefused as error:
+        form.add_error("base", error.message)
+        return None
     except login.InvalidCredentials:
         if form["pass"]:
             form.add_error("otp", gettext("This code is wrong or has already been used. Wait for the next one."))
@@ -89,6 +108,21 @@ async def _authenticate(request: Request, form: Form) -> User | None:
         form.values["pass"] = ""
         form.add_error("base", gettext("That took too long. Sign in again."))
     return user
+
+
+async def _use_passkey(request: Request, form: Form) -> User | None:
+    """Return the user of a passkey, alone or after the password; raises PasskeyRefused or RateLimitExceeded."""
+    site, browser = passkeys.require_site(config.current()), session.read_device_token(request)
+    text, ip = form.raw("credential"), request.ctx.client
+    if form["pass"]:
+        return await passkey_login.sign_in_after_password(form["pass"], text, site, browser, ip)
+    return await passkey_login.sign_in(text, site, browser, ip)
+
+
+def _describe_method(form: Form) -> sessions.Method:
+    if form["credential"]:
+        return "password_passkey" if form["pass"] else "passkey"
+    return "password_code" if form["pass"] else "password"
 
 
 @pages.post("/logout")
@@ -102,6 +136,9 @@ async def log_out(request: Request) -> HTTPResponse:
 
 async def _render_again(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
     """Render the sign-in form with its errors, on its page or in the dialog."""
+    if form["pass"] and (user := await fetch(passwords.find_token_user, login.SECOND_FACTOR_PURPOSE, form["pass"])):
+        form.values["has_otp"] = "yes" if login.has_otp(user) else ""
+        form.values["has_passkeys"] = "yes" if user.passkey_count else ""
     if form["again"]:
         return view.render_dialog(request, "login/again.html", status, form=form)
     return await _render_login(request, form, where, status)
@@ -286,7 +323,7 @@ async def accept_invitation(request: Request, invitation_id: int, token: str) ->
             form.add_errors(error)
         return _render_invitation(request, row, form, 422)
     response = view.redirect(request, "/")
-    await session.sign_in(request, response, user)
+    await session.sign_in(request, response, user, "invitation")
     return response
 
 

@@ -9,14 +9,13 @@ from msgspec import UNSET
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, audit, invitations, login, passwords, sessions, users
+from appliance.accounts import access, audit, devices, invitations, login, passkeys, passwords, sessions, users
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop, pgettext
-from appliance.events import user_agents
 from appliance.sending.domains import records
 from appliance.sending.messages import system_emails
 from appliance.settings import config
-from appliance.storage.models import Session, User
+from appliance.storage.models import User
 from appliance.storage.transactions import commit, fetch
 from ui import formats, forms, session, view
 from ui.forms import Form, FormPart, FormParts
@@ -293,7 +292,7 @@ _NO_PASSWORD = gettext_noop("Enter your current password.")
 _NO_CODE = gettext_noop("Enter the code from your app.")
 
 
-def _with_proofs(user: User, function: Callable[..., T], *args: Any) -> T:
+def with_proofs(user: User, function: Callable[..., T], *args: Any) -> T:
     """Call a function in a transaction in which the verified password and code of `user` are still the user's.
 
     Raises login.InvalidCredentials if they are not.
@@ -365,7 +364,7 @@ async def change_password(request: Request, visit: Visit) -> HTTPResponse:
     hashed = await asyncio.to_thread(passwords.hash_password, new)
     try:
         await commit(
-            _with_proofs, visit.user, users.change_password, visit.user.id, hashed, visit.session.id, request.ctx.client
+            with_proofs, visit.user, users.change_password, visit.user.id, hashed, visit.session.id, request.ctx.client
         )
     except login.InvalidCredentials:
         form.add_error("old_password", gettext(_PROOF_ERRORS["password"]))
@@ -378,7 +377,7 @@ async def change_password(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in()
 async def show_otp(request: Request, visit: Visit) -> HTTPResponse:
     """Show a new key for an authenticator app; a user who has a second factor is redirected to the profile."""
-    if login.has_second_factor(visit.user):
+    if login.has_otp(visit.user):
         return view.redirect(request, "/settings/you")
     return _render_otp(request, visit, Form({"secret": login.generate_otp_key()}))
 
@@ -397,7 +396,7 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
         return _render_otp(request, visit, form, 422)
     try:
         codes = await commit(
-            _with_proofs,
+            with_proofs,
             visit.user,
             login.enable_second_factor,
             visit.user.id,
@@ -438,9 +437,7 @@ async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
         form.add_error(wrong_proofs[0], gettext(_PROOF_ERRORS[wrong_proofs[0]]))
         return await _render_profile(request, visit, form, 422)
     try:
-        await commit(
-            _with_proofs, visit.user, login.disable_second_factor, visit.user.id, visit.session.id, visit.actor
-        )
+        await commit(with_proofs, visit.user, login.disable_otp, visit.user.id, visit.session.id, visit.actor)
     except login.InvalidCredentials:
         return view.redirect(request, "/settings/you")
     view.flash(request, gettext("Two-factor authentication turned off. Other browsers are signed out."))
@@ -484,20 +481,15 @@ def _render_otp(request: Request, visit: Visit, form: Form, status: int = 200) -
     return view.render(request, "settings/otp.html", status, form=form, code=code, parts=parts)
 
 
-def _describe_device(browser_session: Session) -> str:
-    """Return the browser and the operating system of a session as text; for an API token, that it is a program."""
-    if browser_session.kind == "token":
-        return gettext("App (API token)")
-    device = user_agents.parse_device(browser_session.user_agent)
-    browser = device.browser or gettext("Unknown browser")
-    return gettext("%(browser)s on %(system)s", browser=browser, system=device.os) if device.os else browser
-
-
 async def _render_profile(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
-    page = await fetch(sessions.list_by_user, visit.user.id)
-    form.values.setdefault("language", (visit.user.preferences or {}).get(users.LANGUAGE_PREFERENCE, ""))
+    page, preferences = await fetch(sessions.list_by_user, visit.user.id), visit.user.preferences or {}
+    site = passkeys.find_site(config.current())
+    form.values.setdefault("language", preferences.get(users.LANGUAGE_PREFERENCE, ""))
     return view.render(
-        request, "settings/you.html", status, form=form, sessions=page, has_otp=login.has_second_factor(visit.user),
+        request, "settings/you.html", status, form=form, sessions=page, has_otp=login.has_otp(visit.user),
         recovery_code_count=len(visit.user.otp_codes), codes=session.pop_secret(visit, "codes"),
-        look=_describe_device, languages=[("", gettext("Browser language")), *i18n.LANGUAGES.items()],
+        passkeys=await fetch(passkeys.list_by_user, visit.user.id), passkey_host=site.host if site else None,
+        is_at_home=session.is_passkey_page(request), base_url=config.base_url(config.current()),
+        sends_notices=preferences.get(users.NEW_DEVICE_EMAIL_PREFERENCE) != "off",
+        look=devices.describe, languages=[("", gettext("Browser language")), *i18n.LANGUAGES.items()],
     )  # fmt: skip
