@@ -218,8 +218,10 @@ def _reset_password(options: argparse.Namespace) -> None:
 
 
 def _disable_second_factor(options: argparse.Namespace) -> None:
+    from appliance import app
     from appliance.accounts import login
 
+    app.connect_signals()  # The user gets an email about each passkey.
     transactions.write(login.disable_second_factor, _find_user(options.email).id, _build_actor())
 
 
