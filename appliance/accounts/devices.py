@@ -112,8 +112,7 @@ def rename(session: Session, name: str, by: Actor) -> None:
         session.save(only=["device"])
     Device.update(name=name or None).where(Device.id == session.device_id).execute()
     session.device.name = name or None
-    user = User.get_by_id(session.user_id)
-    audit.record(by, user.account_id, "session_name", f"user:{user.id}", {"session_id": session.id})
+    audit.record(by, session.account_id, "session_name", f"user:{session.user_id}", {"session_id": session.id})
 
 
 def forget(user_id: int, kept_id: int | None = None) -> None:

@@ -133,7 +133,7 @@ def renew_recovery_codes(user_id: int, by: Actor) -> list[str]:
     user = User.get_by_id(user_id)
     if not has_second_factor(user):
         raise Invalid({"base": [gettext("has no second factor")]})
-    audit.record(by, user.account_id, "otp_codes", f"user:{user.id}")
+    members.record_for_person(by, user.id, "otp_codes")
     return store_recovery_codes(user)
 
 
@@ -205,7 +205,8 @@ def reset_second_factor(by: Actor, user_id: int) -> User:
     """Remove the authenticator app and the passkeys of a team member who lost them, and end all of their sessions.
 
     Raises NotFound for an unknown user, and NotAllowed if the actor may not manage the user, or if the person is in
-    another account, too. Raises Invalid for the actor's own second factor, because a stolen session must not be able to disable it without password and code.
+    another account, too. Raises Invalid for the actor's own second factor, because a stolen session must not be able to
+    disable it without password and code.
     """
     require_write_transaction()
     user = users.get_managed(by, user_id)

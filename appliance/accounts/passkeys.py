@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from appliance.accounts import audit, passkey_challenges
+from appliance.accounts import members, passkey_challenges
 from appliance.accounts.audit import Actor
 from appliance.accounts.passkey_challenges import LIFETIME_MS, Purpose
 from appliance.core import clock, crypto
@@ -27,7 +27,7 @@ from appliance.core.validation import PageQuery
 from appliance.settings import config
 from appliance.settings.schema import Config
 from appliance.storage.database import Page, paginate
-from appliance.storage.models import Account, Passkey, User
+from appliance.storage.models import Passkey, User
 from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero")
@@ -324,15 +324,11 @@ def get(user_id: int, passkey_id: int) -> Passkey:
 
 
 def find_by_credential(credential_id: bytes) -> Passkey | None:
-    """Return the passkey with this credential id, with its user, unless the user is disabled; else None."""
+    """Return the passkey with this credential id, with its user, unless the user may enter no account; else None."""
     passkey: Passkey | None = (
-        Passkey.select(Passkey, User, Account)
-        .join(User)
-        .join(Account)
-        .where(Passkey.credential_id == credential_id, User.disabled_at.is_null())
-        .first()
+        Passkey.select(Passkey, User).join(User).where(Passkey.credential_id == credential_id).first()
     )
-    return passkey
+    return passkey if passkey is not None and members.bind_entry(passkey.user).member is not None else None
 
 
 def insert(user: User, new: NewPasskey, name: str, by: Actor) -> Passkey:
@@ -353,7 +349,7 @@ def insert(user: User, new: NewPasskey, name: str, by: Actor) -> Passkey:
         created_at=clock.now_ms(),
     )  # fmt: skip
     _count(user)
-    audit.record(by, user.account_id, "passkey_add", f"user:{user.id}", {"passkey_id": passkey.id})
+    members.record_for_person(by, user.id, "passkey_add", {"passkey_id": passkey.id})
     passkey_changed.send(user, name, True)
     return passkey
 
@@ -365,8 +361,7 @@ def rename(user_id: int, passkey_id: int, name: str, by: Actor) -> Passkey:
     if name != passkey.name:
         passkey.name = name
         passkey.save(only=["name"])
-        account_id = User.get_by_id(user_id).account_id
-        audit.record(by, account_id, "passkey_name", f"user:{user_id}", {"passkey_id": passkey.id})
+        members.record_for_person(by, user_id, "passkey_name", {"passkey_id": passkey.id})
     return passkey
 
 
@@ -375,7 +370,7 @@ def delete(user: User, passkey: Passkey, by: Actor) -> None:
     require_write_transaction()
     passkey.delete_instance()
     _count(user)
-    audit.record(by, user.account_id, "passkey_remove", f"user:{user.id}", {"passkey_id": passkey.id})
+    members.record_for_person(by, user.id, "passkey_remove", {"passkey_id": passkey.id})
     passkey_changed.send(user, passkey.name, False)
 
 
@@ -397,8 +392,7 @@ def record_use(passkey_id: int, use: VerifiedUse, ip: str | None) -> bool:
         return False
     if (use.sign_count or passkey.sign_count) and use.sign_count <= passkey.sign_count:
         data = {"passkey_id": passkey.id, "counter": use.sign_count, "before": passkey.sign_count}
-        account_id = User.get_by_id(passkey.user_id).account_id
-        audit.insert_entry(account_id, audit.SYSTEM, "passkey_counter", f"user:{passkey.user_id}", data, ip)
+        members.record_for_person(Actor(ip=ip), passkey.user_id, "passkey_counter", data)
         return False
     passkey.sign_count, passkey.is_backed_up, passkey.last_used_at = use.sign_count, use.is_backed_up, clock.now_ms()
     passkey.save(only=["sign_count", "is_backed_up", "last_used_at"])

@@ -25,7 +25,7 @@ def report_new_device(user: User, session: Session) -> None:
     """Queue an email to a user who signed in on a new device, unless the user has turned these emails off."""
     if (user.preferences or {}).get(users.NEW_DEVICE_EMAIL_PREFERENCE) == "off":
         return
-    account = Account.get_by_id(user.account_id)
+    account = user.account
     if not _leaves(account):
         return
     with use_language(users.choose_language(user, account)):
@@ -56,7 +56,7 @@ def report_new_device(user: User, session: Session) -> None:
 
 def report_passkey(user: User, name: str, is_added: bool) -> None:
     """Queue an email to a user whose passkey was added or removed; it cannot be turned off."""
-    account = Account.get_by_id(user.account_id)
+    account = Account.get_by_id(user.last_account_id)
     if not _leaves(account):
         return
     with use_language(users.choose_language(user, account)):

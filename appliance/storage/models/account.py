@@ -48,7 +48,7 @@ class User(Table):
     otp_secret = TextField(null=True)  # encrypted
     otp_step = IntegerField(null=True)  # the 30-second step of the last accepted code, so that no code is used twice
     otp_codes = Json(default=list)  # hashes of the unused recovery codes
-    passkey_count = IntegerField(default=0)  # how many rows of `passkey` the user has
+    passkey_count = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # how many rows of `passkey` the user has
     theme = TextField(default="system")
     preferences = Json(default=dict)
     last_login_at = Time(null=True)
