@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access, audit, login, passwords, request_limits, sessions, users
+from appliance.accounts import access, audit, devices, login, passwords, request_limits, sessions, users
 from appliance.accounts.access import ADMIN_SCOPE, SELF_SCOPE, KeyWrite
 from appliance.accounts.audit import AuditQuery
 from appliance.accounts.users import Password, Role, UserPatch, UserQuery, UserWrite
@@ -284,7 +284,7 @@ class CurrentUserPatch(Struct):
     ) = UNSET
 
 
-def _get_own_id(request: ApiRequest) -> int:
+def get_own_id(request: ApiRequest) -> int:
     """Return the id of the signed-in user. The credential is no API key, because no key has the scope `SELF_SCOPE`."""
     assert request.credential.user_id is not None
     return request.credential.user_id
@@ -293,11 +293,11 @@ def _get_own_id(request: ApiRequest) -> int:
 @ROUTES.add("GET", "/user", scope=SELF_SCOPE, response_type=User)
 async def get_own_user(request: ApiRequest) -> ApiResponse:
     """Get the signed-in user."""
-    return ApiResponse(serialize_user(await fetch(users.get, request.account_id, _get_own_id(request))))
+    return ApiResponse(serialize_user(await fetch(users.get, request.account_id, get_own_id(request))))
 
 
 async def _validate_own_update(request: ApiRequest) -> dict[str, list[str]]:
-    user = await fetch(users.get, request.account_id, _get_own_id(request))
+    user = await fetch(users.get, request.account_id, get_own_id(request))
     try:
         await _check_password(user, request.body)
     except Invalid as error:
@@ -312,7 +312,7 @@ async def _validate_own_update(request: ApiRequest) -> dict[str, list[str]]:
 async def update_own_user(request: ApiRequest) -> ApiResponse:
     """Update the signed-in user. A new password ends all sessions, including the current one."""
     changes: CurrentUserPatch = request.body
-    user = await fetch(users.get, request.account_id, _get_own_id(request))
+    user = await fetch(users.get, request.account_id, get_own_id(request))
     password_hash = await _hash_new_password(user, changes)
 
     def write() -> models.User:
@@ -354,15 +354,20 @@ async def _check_password(user: models.User, changes: CurrentUserPatch) -> None:
         faults.merge(error.fields)
     if not isinstance(changes.current_password, str):
         faults.add("current_password", "can't be blank")
-    else:
-        name = f"own:{user.id}"
-        with request_limits.limit_attempt(name) as attempt:
-            if not await passwords.verify(user.password_hash, changes.current_password):
-                attempt.fail()
-                faults.add("current_password", "is incorrect")
-        if not attempt.has_failed:
-            request_limits.clear_failures(name)
+    elif not await is_own_password(user, changes.current_password):
+        faults.add("current_password", "is incorrect")
     faults.check()
+
+
+async def is_own_password(user: models.User, password: str) -> bool:
+    """Return whether a signed-in user sent the right password; raises RateLimitExceeded after too many wrong ones."""
+    name = f"own:{user.id}"
+    with request_limits.limit_attempt(name) as attempt:
+        if not await passwords.verify(user.password_hash, password):
+            attempt.fail()
+    if not attempt.has_failed:
+        request_limits.clear_failures(name)
+    return not attempt.has_failed
 
 
 # A session is the sign-in of a browser (cookie) or of a program (JWT).
@@ -374,7 +379,22 @@ class UserSession(Struct):
     id: int
     kind: Annotated[Literal["browser", "token"], Meta(description="`browser`, or `token` for a program")]
     current: Annotated[bool, Meta(description="whether it is the session of this request")]
+    name: Annotated[str, Meta(description="name that the user gave the device; null if the user gave it none")] | None
+    method: (
+        Annotated[
+            str,
+            Meta(
+                description="how the user signed in: `password`, `password_code`, `password_passkey`, `passkey` or "
+                "`invitation`; null if the session began before this was recorded"
+            ),
+        ]
+        | None
+    )
     ip: Annotated[str, Meta(description="full IP address from which the user signed in; null if unknown")] | None
+    last_ip: (
+        Annotated[str, Meta(description="full IP address of the last use; null if it was not used since the sign-in")]
+        | None
+    )
     user_agent: Annotated[str, Meta(description="User-Agent header at sign-in")] | None
     last_seen_at: Annotated[Moment, Meta(description="when the session was last used, to within five minutes")]
     expires_at: Annotated[
@@ -388,22 +408,50 @@ class UserSession(Struct):
 )
 async def list_own_sessions(request: ApiRequest) -> ApiResponse:
     """List sessions of the signed-in user, newest first."""
-    page = await fetch(sessions.fetch_page, _get_own_id(request), request.query)
+    page = await fetch(sessions.fetch_page, get_own_id(request), request.query)
     rows = [_serialize_session(row, request) for row in page.rows]
     return ApiResponse(rows, headers=http.page_headers(page))
+
+
+class UserSessionPatch(Struct):
+    """The name of a session's device, which later sessions from the device have, too."""
+
+    name: (
+        Annotated[
+            str,
+            Meta(max_length=devices.MAX_NAME_CHARACTERS, extra={"line": True}),
+            Meta(description="name of the device; null or empty to remove it"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+@ROUTES.add(
+    "PATCH", "/user/sessions/{id}", scope=SELF_SCOPE, body_type=UserSessionPatch, response_type=UserSession
+)  # fmt: skip
+async def rename_own_session(request: ApiRequest) -> ApiResponse:
+    """Name the device of a session of the signed-in user."""
+    changes, own_id = cast(UserSessionPatch, request.body), get_own_id(request)
+    if changes.name is UNSET:
+        row = await fetch(sessions.get, own_id, request.id)
+    else:
+        row = await commit(sessions.rename, own_id, request.id, changes.name or "", request.caller)
+    return ApiResponse(_serialize_session(row, request))
 
 
 @ROUTES.add("DELETE", "/user/sessions/{id}", scope=SELF_SCOPE, response_type=UserSession)
 async def end_own_session(request: ApiRequest) -> ApiResponse:
     """End a session of the signed-in user. Its cookie or token becomes invalid."""
     return ApiResponse(
-        _serialize_session(await commit(sessions.revoke, _get_own_id(request), request.id, request.caller), request)
+        _serialize_session(await commit(sessions.revoke, get_own_id(request), request.id, request.caller), request)
     )
 
 
 def _serialize_session(row: models.Session, request: ApiRequest) -> UserSession:
     kind = cast(Literal["browser", "token"], row.kind)
     return UserSession(
-        row.id, kind, row.id == request.credential.session_id, row.ip, row.user_agent,
+        row.id, kind, row.id == request.credential.session_id, row.device.name if row.device is not None else None,
+        row.method, row.ip, row.last_ip, row.user_agent,
         iso(row.last_seen_at) or "", iso(row.expires_at) or "", iso(row.created_at) or "",
     )  # fmt: skip

@@ -405,3 +405,32 @@ def test_without_a_host_name_or_https(fresh_server: Any, base_url: str) -> None:
         page = browser.sign_in(EMAIL).send("GET", PROFILE).text
         assert "Passkeys need an https address" in page and "Add a passkey" not in page
         assert browser.send("GET", f"{PROFILE}/passkeys/new").status == 303
+
+
+def test_passkeys_over_the_api(server: Server) -> None:
+    """Users list, rename and remove their own passkeys; a removal needs the password, and API keys may do nothing."""
+    browser, passkey = add_passkey(server, "max")
+    other, _ = add_passkey(server, "nia")
+    codes = re.search(r'aria-label="Recovery codes">([^<]*)<', browser.send("GET", PROFILE).text)
+    assert codes
+    mine = Client(server.url)
+    form = {"email": "max@example.org", "password": PASSWORD, "otp": codes[1].split()[0]}
+    mine.key = mine.post("/v1/login", form).expect(200)["token"]
+    [row] = mine.get("/user/passkeys").expect(200)
+    assert (row["name"], row["host"], row["synced"], row["last_used_at"]) == ("Key", "localhost", False, None)
+    assert mine.patch(f"/user/passkeys/{row['id']}", {"name": " My  key "}).expect(200)["name"] == "My key"
+    assert mine.patch(f"/user/passkeys/{row['id']}", {"name": "x" * 61}).status == 422
+    match = re.search(rf"{PROFILE}/passkeys/(\d+)", other.send("GET", PROFILE).text)
+    assert match
+    body = {"current_password": PASSWORD}
+    assert mine.patch(f"/user/passkeys/{match[1]}", {"name": "x"}).status == 404
+    assert mine.delete(f"/user/passkeys/{match[1]}", body).status == 404
+    wrong = mine.delete(f"/user/passkeys/{row['id']}", {"current_password": "wrong password"}).expect(422)
+    assert wrong["validation_errors"] == {"current_password": ["is incorrect"]}
+    assert mine.delete(f"/user/passkeys/{row['id']}").status == 422
+    for method in ("GET", "PATCH", "DELETE"):
+        path = "/user/passkeys" + ("" if method == "GET" else f"/{row['id']}")
+        assert server.client().send(method, path, body).expect(403)["required_role"] == "viewer"
+    assert mine.delete(f"/user/passkeys/{row['id']}", body).expect(200)["id"] == row["id"]
+    assert mine.get("/user/passkeys").expect(200) == [] and not browser.is_signed_in()
+    assert is_refused(browser.enter(passkey.sign(browser.begin())))

@@ -5682,6 +5682,42 @@ class OtherSectionStyles(TypedDict):
     """Padding. One to four pixel values, 0 to 96."""
 
 
+class Passkey(TypedDict):
+    """A passkey of the signed-in user."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    name: str
+    """Name that the user gave the passkey."""
+
+    host: str
+    """Host name that the passkey was created for; it works nowhere else."""
+
+    synced: bool
+    """Whether its provider may copy it to other devices of the user."""
+
+    last_used_at: str | None
+    """When the user last signed in with it; null for never."""
+
+    created_at: str
+    """When it was added."""
+
+
+class PasskeyPatch(TypedDict):
+    """The name of a passkey."""
+
+    name: str
+    """Name of the passkey."""
+
+
+class PasskeyRemoval(TypedDict):
+    """The password of the signed-in user, which a removal needs."""
+
+    current_password: str
+    """Current password of the signed-in user."""
+
+
 class PredicateSpec(TypedDict):
     """A predicate that a field type supports, and the kind of value that it takes."""
 
@@ -8766,8 +8802,19 @@ class UserSession(TypedDict):
     current: bool
     """Whether it is the session of this request."""
 
+    name: str | None
+    """Name that the user gave the device; null if the user gave it none."""
+
+    method: str | None
+    """How the user signed in: `password`, `password_code`, `password_passkey`, `passkey` or `invitation`; null if
+    the session began before this was recorded.
+    """
+
     ip: str | None
     """Full IP address from which the user signed in; null if unknown."""
+
+    last_ip: str | None
+    """Full IP address of the last use; null if it was not used since the sign-in."""
 
     user_agent: str | None
     """User-Agent header at sign-in."""
@@ -8780,6 +8827,13 @@ class UserSession(TypedDict):
 
     created_at: str
     """When the user signed in."""
+
+
+class UserSessionPatch(TypedDict):
+    """The name of a session's device, which later sessions from the device have, too."""
+
+    name: NotRequired[str | None]
+    """Name of the device; null or empty to remove it."""
 
 
 class UserWithPassword(TypedDict):
@@ -10375,6 +10429,22 @@ class ListAuditEntriesQuery(TypedDict):
 
 class ListOwnSessionsQuery(TypedDict):
     """Parameters of `listOwnSessions`."""
+
+    page: NotRequired[int]
+    """Page number, starting at 1."""
+
+    limit: NotRequired[int]
+    """Number of objects per page; above 100 counts as 100."""
+
+    per_page: NotRequired[int]
+    """Same as `limit`, which takes precedence."""
+
+    per: NotRequired[int]
+    """Same as `limit`; both `limit` and `per_page` take precedence."""
+
+
+class ListOwnPasskeysQuery(TypedDict):
+    """Parameters of `listOwnPasskeys`."""
 
     page: NotRequired[int]
     """Page number, starting at 1."""

@@ -4078,6 +4078,34 @@ export interface OtherSectionStyles {
   padding?: string | number | boolean | null;
 }
 
+/** A passkey of the signed-in user. */
+export interface Passkey {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** name that the user gave the passkey */
+  name: string;
+  /** host name that the passkey was created for; it works nowhere else */
+  host: string;
+  /** whether its provider may copy it to other devices of the user */
+  synced: boolean;
+  /** when the user last signed in with it; null for never */
+  last_used_at: string | null;
+  /** when it was added */
+  created_at: string;
+}
+
+/** The name of a passkey. */
+export interface PasskeyPatch {
+  /** name of the passkey */
+  name: string;
+}
+
+/** The password of the signed-in user, which a removal needs. */
+export interface PasskeyRemoval {
+  /** current password of the signed-in user */
+  current_password: string;
+}
+
 /** A predicate that a field type supports, and the kind of value that it takes. */
 export interface PredicateSpec {
   /** name of the predicate */
@@ -6301,8 +6329,17 @@ export interface UserSession {
   kind: "browser" | "token";
   /** whether it is the session of this request */
   current: boolean;
+  /** name that the user gave the device; null if the user gave it none */
+  name: string | null;
+  /**
+   * how the user signed in: `password`, `password_code`, `password_passkey`, `passkey` or `invitation`; null if the
+   * session began before this was recorded
+   */
+  method: string | null;
   /** full IP address from which the user signed in; null if unknown */
   ip: string | null;
+  /** full IP address of the last use; null if it was not used since the sign-in */
+  last_ip: string | null;
   /** User-Agent header at sign-in */
   user_agent: string | null;
   /** when the session was last used, to within five minutes */
@@ -6311,6 +6348,12 @@ export interface UserSession {
   expires_at: string;
   /** when the user signed in */
   created_at: string;
+}
+
+/** The name of a session's device, which later sessions from the device have, too. */
+export interface UserSessionPatch {
+  /** name of the device; null or empty to remove it */
+  name?: string | null;
 }
 
 /** A new user. */
@@ -7399,6 +7442,18 @@ export interface ListAuditEntriesQuery {
 
 /** Parameters of `listOwnSessions`. */
 export interface ListOwnSessionsQuery {
+  /** page number, starting at 1 */
+  page?: number;
+  /** number of objects per page; above 100 counts as 100 */
+  limit?: number;
+  /** same as `limit`, which takes precedence */
+  per_page?: number;
+  /** same as `limit`; both `limit` and `per_page` take precedence */
+  per?: number;
+}
+
+/** Parameters of `listOwnPasskeys`. */
+export interface ListOwnPasskeysQuery {
   /** page number, starting at 1 */
   page?: number;
   /** number of objects per page; above 100 counts as 100 */

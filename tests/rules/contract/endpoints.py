@@ -179,7 +179,11 @@ D DELETE /users/{id} 200 admin
 D GET /user 200 self
 D PATCH /user 200 self
 O GET /user/sessions 200 self paged -- people see where they are signed in
+O PATCH /user/sessions/{id} 200 self -- name their devices
 O DELETE /user/sessions/{id} 200 self -- and end what is not theirs any more
+O GET /user/passkeys 200 self paged -- people see with what they sign in
+O PATCH /user/passkeys/{id} 200 self -- name it
+O DELETE /user/passkeys/{id} 200 self -- and remove what is lost, with their password
 D GET /api_keys 200 admin paged
 D POST /api_keys 201 admin
 D DELETE /api_keys/{id} 200 admin

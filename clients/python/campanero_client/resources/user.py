@@ -44,12 +44,43 @@ class User:
         """
         return Paginator(self._transport, "/v1/my/user/sessions", query)
 
+    def rename_session(self, id: int, /, **body: Unpack[types.UserSessionPatch]) -> types.UserSession:
+        """Name the device of a session of the signed-in user.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.UserSession = self._transport.call("PATCH", f"/v1/my/user/sessions/{id:d}", body=body)
+        return result
+
     def end_session(self, id: int) -> types.UserSession:
         """End a session of the signed-in user. Its cookie or token becomes invalid.
 
         Only for a signed-in user: no API key has access.
         """
         result: types.UserSession = self._transport.call("DELETE", f"/v1/my/user/sessions/{id:d}")
+        return result
+
+    def list_passkeys(self, /, **query: Unpack[types.ListOwnPasskeysQuery]) -> Paginator[types.Passkey]:
+        """List passkeys of the signed-in user, newest first. They are added on the profile page.
+
+        Only for a signed-in user: no API key has access.
+        """
+        return Paginator(self._transport, "/v1/my/user/passkeys", query)
+
+    def rename_passkey(self, id: int, /, **body: Unpack[types.PasskeyPatch]) -> types.Passkey:
+        """Rename a passkey of the signed-in user.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.Passkey = self._transport.call("PATCH", f"/v1/my/user/passkeys/{id:d}", body=body)
+        return result
+
+    def remove_passkey(self, id: int, /, **body: Unpack[types.PasskeyRemoval]) -> types.Passkey:
+        """Remove a passkey of the signed-in user. All other sessions end, because it may have begun some of them.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.Passkey = self._transport.call("DELETE", f"/v1/my/user/passkeys/{id:d}", body=body)
         return result
 
 
@@ -82,10 +113,41 @@ class AsyncUser:
         """
         return AsyncPaginator(self._transport, "/v1/my/user/sessions", query)
 
+    async def rename_session(self, id: int, /, **body: Unpack[types.UserSessionPatch]) -> types.UserSession:
+        """Name the device of a session of the signed-in user.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.UserSession = await self._transport.call("PATCH", f"/v1/my/user/sessions/{id:d}", body=body)
+        return result
+
     async def end_session(self, id: int) -> types.UserSession:
         """End a session of the signed-in user. Its cookie or token becomes invalid.
 
         Only for a signed-in user: no API key has access.
         """
         result: types.UserSession = await self._transport.call("DELETE", f"/v1/my/user/sessions/{id:d}")
+        return result
+
+    def list_passkeys(self, /, **query: Unpack[types.ListOwnPasskeysQuery]) -> AsyncPaginator[types.Passkey]:
+        """List passkeys of the signed-in user, newest first. They are added on the profile page.
+
+        Only for a signed-in user: no API key has access.
+        """
+        return AsyncPaginator(self._transport, "/v1/my/user/passkeys", query)
+
+    async def rename_passkey(self, id: int, /, **body: Unpack[types.PasskeyPatch]) -> types.Passkey:
+        """Rename a passkey of the signed-in user.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.Passkey = await self._transport.call("PATCH", f"/v1/my/user/passkeys/{id:d}", body=body)
+        return result
+
+    async def remove_passkey(self, id: int, /, **body: Unpack[types.PasskeyRemoval]) -> types.Passkey:
+        """Remove a passkey of the signed-in user. All other sessions end, because it may have begun some of them.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.Passkey = await self._transport.call("DELETE", f"/v1/my/user/passkeys/{id:d}", body=body)
         return result

@@ -39,11 +39,47 @@ export class User {
   }
 
   /**
+   * Name the device of a session of the signed-in user.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  renameSession(id: number, body: types.UserSessionPatch = {}, options: RequestOptions = {}): Promise<types.UserSession> {
+    return this.#transport.call("PATCH", `/v1/my/user/sessions/${segment(id)}`, { body, ...options });
+  }
+
+  /**
    * End a session of the signed-in user. Its cookie or token becomes invalid.
    *
    * Only for a signed-in user: no API key has access.
    */
   endSession(id: number, options: RequestOptions = {}): Promise<types.UserSession> {
     return this.#transport.call("DELETE", `/v1/my/user/sessions/${segment(id)}`, { ...options });
+  }
+
+  /**
+   * List passkeys of the signed-in user, newest first. They are added on the profile page.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  listPasskeys(query: types.ListOwnPasskeysQuery = {}): Paginator<types.Passkey> {
+    return new Paginator<types.Passkey>(this.#transport, "/v1/my/user/passkeys", query);
+  }
+
+  /**
+   * Rename a passkey of the signed-in user.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  renamePasskey(id: number, body: types.PasskeyPatch, options: RequestOptions = {}): Promise<types.Passkey> {
+    return this.#transport.call("PATCH", `/v1/my/user/passkeys/${segment(id)}`, { body, ...options });
+  }
+
+  /**
+   * Remove a passkey of the signed-in user. All other sessions end, because it may have begun some of them.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  removePasskey(id: number, body: types.PasskeyRemoval, options: RequestOptions = {}): Promise<types.Passkey> {
+    return this.#transport.call("DELETE", `/v1/my/user/passkeys/${segment(id)}`, { body, ...options });
   }
 }
