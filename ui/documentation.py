@@ -44,7 +44,7 @@ GROUPS = (
         gettext_noop("For those who install Campanero, connect it and keep it running."),
         (
             "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain",
-            "company-mail", "assistants", "watch", "security", "backup", "how-far",
+            "company-mail", "sign-in", "assistants", "watch", "security", "backup", "how-far",
         ),
     ),
     Group(
@@ -109,9 +109,11 @@ HELP = (
     ("/settings/sending/connect", "connect-a-mailbox", ""),
     ("/settings/sending/rules", "several-providers", "add-rules"),
     ("/settings/sending/transports", "several-providers", "add-a-transport"),
+    ("/settings/sign-in", "sign-in", ""),
     ("/settings/team", "team", ""),
     ("/settings/webhooks", "webhooks", ""),
     ("/settings/you", "team", "protect-your-own-account"),
+    ("/settings/you/identities", "sign-in", "link-your-own-account"),
     ("/templates", "email-editor", ""),
     ("/templates/#/translations", "email-editor", "write-in-several-languages"),
     ("/templates/media", "email-editor", "add-images"),

@@ -220,7 +220,7 @@ def _redirect_to_login(request: Request) -> HTTPResponse:
             form = Form({"typed": typed, "path": request.path, "email": session.last_email(request)})
             return view.render_whole(
                 request, "login/login.html", 401, form=form, next=safe_path(back), is_signed_out=False, chosen=False,
-                is_new=False,
+                is_new=False, providers=(), left_provider=None,
             )  # fmt: skip
     where = "/login" if back in ("/", "/login", "/logout") else f"/login?next={quote(back)}"
     return view.redirect(request, where)

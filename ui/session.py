@@ -24,6 +24,7 @@ from ui import formats
 
 _YEAR_SECONDS = 365 * 86400
 _EMAIL_COOKIE = "email"
+_PROVIDER_COOKIE = "provider"
 THEMES = ("system", "light", "dark")
 
 
@@ -132,14 +133,19 @@ def has_access(request: Request) -> bool:
     return session is not None and (needs is None or needs in access.role_scopes(session.user.role))
 
 
-async def sign_in(request: Request, response: HTTPResponse, user: User, method: sessions.Method = "password") -> None:
+async def sign_in(
+    request: Request, response: HTTPResponse, user: User, method: sessions.Method = "password",
+    identity_id: int | None = None,
+) -> None:  # fmt: skip
     """Start a session for a user and set its cookies; the browser's previous session is ended.
 
-    Raises login.InvalidCredentials if the user was changed since the credentials were verified.
+    `identity_id` is the identity at an OpenID Connect provider that the user signed in with. Raises
+    login.InvalidCredentials if the user was changed since the credentials were verified.
     """
     agent, device_token = request.headers.get("user-agent"), read_device_token(request)
     user_agents.parse_device(agent)  # The first parse takes a millisecond, which the writer should not wait for.
-    token = await commit(login.create_browser_session, user, request.ctx.client, agent, device_token, method)
+    args = (user, request.ctx.client, agent, device_token, method, identity_id)
+    token = await commit(login.create_browser_session, *args)
     old = request.cookies.get(cookie_name(request))
     if old:
         await commit(sessions.end_by_cookie, old)
@@ -196,6 +202,16 @@ def _set_email(request: Request, response: HTTPResponse, email: str) -> None:
 def last_email(request: Request) -> str:
     """Return the address of the user who signed in last in this browser and did not sign out, else an empty string."""
     return unquote(request.cookies.get(_EMAIL_COOKIE) or "")[:254]
+
+
+def last_provider(request: Request) -> str:
+    """Return the key of the sign-in provider that was used last in this browser, else an empty string."""
+    return (request.cookies.get(_PROVIDER_COOKIE) or "")[:32]
+
+
+def remember_provider(request: Request, response: HTTPResponse, key: str) -> None:
+    """Store the key of a sign-in provider in the browser for a year, so that the sign-in page offers it."""
+    set_choice(request, response, _PROVIDER_COOKIE, key)
 
 
 def chosen_theme(request: Request) -> str:

@@ -85,7 +85,8 @@ SETTINGS_GROUPS = (
         (gettext_noop("Tracking and consent"), "/settings/consent", False),
     )),
     (gettext_noop("Team and security"), (
-        (gettext_noop("Team"), "/settings/team", True), (gettext_noop("Audit log"), "/settings/audit", True),
+        (gettext_noop("Team"), "/settings/team", True), (gettext_noop("Sign-in"), "/settings/sign-in", True),
+        (gettext_noop("Audit log"), "/settings/audit", True),
         (gettext_noop("Connected apps"), "/settings/apps", False),
     )),
     (gettext_noop("Data and system"), (

@@ -10,12 +10,14 @@ import hashlib
 import hmac
 import logging
 import secrets
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from appliance.accounts import audit, members, passkeys, passwords, request_limits, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
-from appliance.core.errors import Invalid, Refused, Unavailable
+from appliance.core.errors import Invalid, NotFound, Refused, Unavailable
 from appliance.core.i18n import gettext
 from appliance.storage.models import User
 from appliance.storage.transactions import commit, fetch, require_write_transaction, submit
@@ -223,7 +225,7 @@ SECOND_FACTOR_PURPOSE = "second factor"
 # Failed sign-ins of one user are recorded in the audit log at most once in this time.
 _RECORD_INTERVAL_MS = 60_000
 
-_recorded_at: dict[int, int] = {}
+_recorded_at: dict[str, int] = {}
 
 
 class InvalidCredentials(Refused):
@@ -245,11 +247,25 @@ class CodeRequired(Refused):
         self.token = token
 
 
-async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
+class PasswordSignInOff(Refused):
+    """Address and password are right, but the user's accounts allow only other ways to sign in."""
+
+    code = "password_sign_in_off"
+
+
+def _require_password_sign_in(user: User) -> None:
+    if not any(row.account.password_sign_in for row in members.list_of(user.id)):
+        raise PasswordSignInOff(
+            gettext("Your account does not allow passwords. Sign in with your company’s account instead.")
+        )
+
+
+async def sign_in(email: str, password: str, code: str | None, ip: str, *, is_linking: bool = False) -> User:
     """Return the user who signs in with address and password, and a code if a second factor is enabled.
 
-    Raises InvalidCredentials if address, password or code is wrong, CodeRequired if the code is missing, and
-    RateLimitExceeded after too many failed attempts.
+    `is_linking` means that the password only proves who the user is, besides another way to sign in. Raises
+    InvalidCredentials if address, password or code is wrong, PasswordSignInOff if no account of the user allows
+    passwords, CodeRequired if the code is missing, and RateLimitExceeded after too many failed attempts.
     """
     name = request_limits.email_key(email)
     with request_limits.limit_attempt(name, request_limits.client_key(ip)) as attempt:
@@ -260,25 +276,32 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
             attempt.fail()
             record_failure(user, ip)
             raise InvalidCredentials(gettext("Email address or password is wrong."))
+        if not is_linking:
+            await fetch(_require_password_sign_in, user)
         if has_second_factor(user):
             if not code:
-                raise CodeRequired(
-                    passwords.create_token(SECOND_FACTOR_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS)
-                )
+                raise CodeRequired(create_code_token(user))
             await _require_code(attempt, user, code, ip)
     request_limits.clear_failures(name)
     return user
 
 
-async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
+def create_code_token(user: User) -> str:
+    """Return the token of CodeRequired for a user who has proved everything but the second factor."""
+    return passwords.create_token(SECOND_FACTOR_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS)
+
+
+async def sign_in_with_code(token: str, code: str, ip: str, *, is_linking: bool = False) -> User | None:
     """Return the user who signs in with a code after the password; None if `token` is invalid or has expired.
 
-    `token` is the token of CodeRequired. Raises InvalidCredentials for a wrong or used code, and RateLimitExceeded
-    after too many failed attempts.
+    `token` is the token of CodeRequired; `is_linking` as for `sign_in`. Raises InvalidCredentials for a wrong or used
+    code, PasswordSignInOff, and RateLimitExceeded after too many failed attempts.
     """
     user = await fetch(passwords.find_token_user, SECOND_FACTOR_PURPOSE, token)
     if user is None:
         return None
+    if not is_linking:
+        await fetch(_require_password_sign_in, user)
     name = request_limits.email_key(user.email)
     with request_limits.limit_attempt(name, request_limits.client_key(ip)) as attempt:
         await _require_code(attempt, user, code, ip)
@@ -321,11 +344,18 @@ def require_unchanged(user: User) -> None:
 
 def create_browser_session(
     user: User, ip: str | None, user_agent: str | None, device_token: str | None = None,
-    method: sessions.Method = "password",
+    method: sessions.Method = "password", identity_id: int | None = None,
 ) -> str:  # fmt: skip
-    """Create a browser session for a user who has signed in, and return its cookie; raises as `require_unchanged`."""
+    """Create a browser session for a user who has signed in, and return its cookie; raises as `require_unchanged`.
+
+    `identity_id` is the identity at an OpenID Connect provider that the user has signed in with. If it was removed or
+    its provider disabled meanwhile, InvalidCredentials is raised.
+    """
     require_unchanged(user)
-    return sessions.create_browser_session(user.id, ip, user_agent, device_token, method)
+    try:
+        return sessions.create_browser_session(user.id, ip, user_agent, device_token, method, identity_id)
+    except NotFound:
+        raise InvalidCredentials(gettext("This account is not linked any more. Sign in again.")) from None
 
 
 def issue_token(
@@ -348,12 +378,24 @@ def record_failure(user: User | None, ip: str) -> None:
 
     Nothing is recorded for an unknown user (None), or within `_RECORD_INTERVAL_MS` of the last entry about the user.
     """
+    if user is not None:
+        _record_once(
+            f"user:{user.id}", members.record_for_person, Actor(audit.SYSTEM, ip), user.id, "login_failed"
+        )  # fmt: skip
+
+
+def record_provider_failure(account_id: int, provider_id: int, ip: str) -> None:
+    """Record a failed sign-in with a provider in the audit log of its account, as `record_failure` does for a user."""
+    subject = f"provider:{provider_id}"
+    _record_once(subject, audit.insert_entry, account_id, audit.SYSTEM, "login_failed", subject, None, ip)
+
+
+def _record_once(subject: str, function: Callable[..., None], *args: Any) -> None:
     now = clock.now_ms()
-    if user is None or abs(now - _recorded_at.get(user.id, 0)) < _RECORD_INTERVAL_MS:
+    if abs(now - _recorded_at.get(subject, 0)) < _RECORD_INTERVAL_MS:
         return
-    _recorded_at[user.id] = now
-    subject = f"user:{user.id}"
+    _recorded_at[subject] = now
     try:
-        submit(members.record_for_person, Actor(audit.SYSTEM, ip), user.id, "login_failed")
+        submit(function, *args)
     except Unavailable as error:
         log.info("login: failed sign-in not recorded subject=%s: %s", subject, error)

@@ -26,59 +26,97 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import PageQuery
 from appliance.events import user_agents
 from appliance.storage.database import Page, fetch_one, paginate
-from appliance.storage.models import Account, Device, Session, TeamMember, User
+from appliance.storage.models import Account, Device, Identity, Session, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
 
 IDLE_TIMEOUT_MS = 12 * 3600 * 1000
 MAX_SESSION_MS = 30 * clock.DAY_MS
 # The time of last use is written at most once in this time, so that a request seldom has to write.
 _TOUCH_MS = 5 * 60 * 1000
+FIRST_ACCOUNT = 1
 
 SessionKind = Literal["browser", "token"]
-# How a user signed in: by password alone, by password with a code or a passkey, by a passkey alone, by an invitation.
-Method = Literal["password", "password_code", "password_passkey", "passkey", "invitation"]
+# How a user signed in: by password alone, by password with a code or a passkey, by a passkey alone, by an invitation, or
+# by an OpenID Connect provider, alone or with a code or passkey.
+Method = Literal["password", "password_code", "password_passkey", "passkey", "invitation", "oidc", "oidc_second_factor"]
 
 
 def create_browser_session(
     user_id: int, ip: str | None, user_agent: str | None, device_token: str | None = None,
-    method: Method = "password",
+    method: Method = "password", identity_id: int | None = None,
 ) -> str:  # fmt: skip
     """Create a browser session and return the value of its cookie, which is stored only as a hash.
 
-    `device_token` is the cookie of the device; without it the device is a new one.
+    `device_token` is the cookie of the device; without it the device is a new one. Raises as `create`.
     """
     token = secrets.token_urlsafe(32)
-    create(user_id, token, "browser", ip, user_agent, None, devices.read_or_create_token(device_token), method)
+    device = devices.read_or_create_token(device_token)
+    create(user_id, token, "browser", ip, user_agent, None, device, method, identity_id)
     return token
 
 
 def create(
     user_id: int, secret: str, kind: SessionKind, ip: str | None, user_agent: str | None,
     account_id: int | None = None, device_token: str | None = None, method: Method = "password",
+    identity_id: int | None = None,
 ) -> Session:  # fmt: skip
     """Create a session that is found by the hash of `secret`, and record the sign-in in the audit log.
 
-    It opens the account with `account_id`, by default the one that the person opened last (`members.bind_entry`).
+    It opens the account with `account_id`, by default the one that the person opened last, of those that may be opened
+    in this way (`may_open`). It ends with the identity `identity_id` of a provider, with which it began.
     `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is not extended. If the user
     has other devices and the one of the session is new, `devices.signed_in_on_new_device` is sent. Raises NotAllowed if
-    the person may not enter the account, or any.
+    the person may not enter the account, or any, and NotFound if the identity is not one of the person at an enabled
+    provider.
     """
     require_write_transaction()
     now, person, user_agent = clock.now_ms(), User.get_by_id(user_id), user_agents.truncate_header(user_agent)
-    user = members.bind_entry(person) if account_id is None else members.bind(person, account_id)
+    identity = _use_identity(user_id, identity_id, now) if identity_id is not None else None
+    user = _bind(person, account_id, method, identity)
     if user.member is None:
         raise NotAllowed(gettext("You are not a member of this account."))
     recognition = devices.recognize(user_id, device_token, user_agent, ip)
     session = Session.create(
         token_hash=crypto.hash_secret(secret), kind=kind, user=user_id, account=user.account_id, ip=ip,
         user_agent=user_agent, method=method, device=recognition.device, created_at=now, last_seen_at=now,
-        expires_at=now + IDLE_TIMEOUT_MS,
+        expires_at=now + IDLE_TIMEOUT_MS, identity=identity,
     )  # fmt: skip
     User.update(last_login_at=now, last_account=user.account_id).where(User.id == user_id).execute()
     _record(session, "login", ip)
     if recognition.is_new and recognition.has_others:
         devices.signed_in_on_new_device.send(user, session)
     return session
+
+
+def _use_identity(user_id: int, identity_id: int, now: int) -> Identity:
+    """Store the use of an identity for a sign-in, and return it; raises NotFound."""
+    identity: Identity | None = Identity.get_or_none(Identity.id == identity_id, Identity.user == user_id)
+    if identity is None or not identity.provider.enabled:
+        raise NotFound
+    identity.last_used_at = now
+    identity.save(only=["last_used_at"])
+    return identity
+
+
+def _bind(person: User, account_id: int | None, method: str, identity: Identity | None) -> User:
+    """Load the account that a new session opens as `person.member`, None if it may open none."""
+    rows = [row for row in members.list_of(person.id) if may_open(row.account, method, identity)]
+    if account_id is not None:
+        rows = [row for row in rows if row.account_id == account_id]
+    person.member = next((row for row in rows if row.account_id == person.last_account_id), rows[0] if rows else None)
+    return person
+
+
+def may_open(account: Account, method: str, identity: Identity | None) -> bool:
+    """Return whether a session that began with `method` may open an account that the person is a member of.
+
+    A provider signs in to its own account, and one of the first account, whose owners run the installation, to all:
+    otherwise whoever manages the provider of one account could enter others. A password opens only accounts that allow
+    it.
+    """
+    if identity is not None:
+        return identity.provider.account_id in (FIRST_ACCOUNT, account.id)
+    return account.password_sign_in or not method.startswith("password")
 
 
 def find_expired(limit: int) -> list[int]:
@@ -227,12 +265,16 @@ def delete_in_account(user_id: int, account_id: int) -> None:
 def open_account(session_id: int, account_id: int, by: Actor) -> None:
     """Open another account of the person in a browser session, and record it in that account.
 
-    Raises NotFound if the session has ended or the person may not enter the account.
+    Raises NotFound if the session has ended or the person may not enter the account, and NotAllowed if the account
+    needs another way to sign in (`may_open`).
     """
     require_write_transaction()
     session = Session.get_or_none(Session.id == session_id, Session.kind == "browser")
-    if session is None or members.find_active(account_id, session.user_id) is None:
+    user = members.find_active(account_id, session.user_id) if session is not None else None
+    if session is None or user is None:
         raise NotFound
+    if not may_open(user.account, session.method, session.identity):
+        raise NotAllowed(gettext("This account needs another way to sign in. Sign out, and choose it on the page."))
     Session.update(account=account_id).where(Session.id == session_id).execute()
     session.account_id = account_id
     User.update(last_account=account_id).where(User.id == session.user_id).execute()
@@ -244,6 +286,8 @@ def _record(session: Session, action: str, ip: str | None, actor: str | None = N
     data = {"session_id": session.id, "kind": session.kind}
     if action == "login":
         data["method"] = session.method
+        if session.identity is not None:
+            data["provider"] = session.identity.provider.name
     audit.insert_entry(session.account_id, actor or person, action, person, data, ip)
 
 

@@ -256,7 +256,7 @@ async def log_in(request: Request) -> HTTPResponse:
         agent = request.headers.get("user-agent")
         method: sessions.Method = "password_code" if login.has_second_factor(user) else "password"
         issued = await commit(login.issue_token, user, request.ctx.client, agent, method)
-    except (login.InvalidCredentials, login.CodeRequired) as error:
+    except (login.InvalidCredentials, login.CodeRequired, login.PasswordSignInOff) as error:
         raise ApiError(401, error.code, error.message, {"WWW-Authenticate": "Bearer"}) from None
     signed_in_user = SignedInUser(user.id, user.email, user.name, user.role)
     response = SignedIn(issued.token, iso(issued.expires_at) or "", signed_in_user)

@@ -181,6 +181,11 @@ def add_user_commands(group: Any, command: Callable[..., Any], opened: OpenDatab
         _disable_second_factor,
         "remove the second factor and the passkeys of a user; all sessions of the user end",
     )
+    add(
+        "allow-password",
+        _allow_password,
+        "allow everyone in the accounts of a user to sign in with a password again",
+    )
 
 
 def parse_account_id(text: str) -> int:
@@ -223,6 +228,12 @@ def _disable_second_factor(options: argparse.Namespace) -> None:
 
     app.connect_signals()  # The user gets an email about each passkey.
     transactions.write(login.disable_second_factor, _find_user(options.email).id, _build_actor())
+
+
+def _allow_password(options: argparse.Namespace) -> None:
+    from appliance.accounts.oidc import providers
+
+    transactions.write(providers.allow_passwords, _find_user(options.email).id, _build_actor())
 
 
 def _find_user(email: str) -> Any:

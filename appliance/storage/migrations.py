@@ -356,6 +356,21 @@ def _passkeys(handle: Any) -> None:
         handle.execute("CREATE INDEX session_device_id ON session (device_id)")
 
 
+def _sign_in_providers(handle: Any) -> None:
+    """Add sign-in with OpenID Connect: a database of before has neither the tables nor the columns."""
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}
+    if "password_sign_in" not in columns:
+        handle.execute("ALTER TABLE account ADD COLUMN password_sign_in INTEGER NOT NULL DEFAULT 1")
+    if not database.table_exists("identity"):
+        database.create_tables([models.SignInProvider, models.Identity], safe=False)
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(session)").fetchall()}
+    if "identity_id" not in columns:
+        handle.execute(
+            "ALTER TABLE session ADD COLUMN identity_id INTEGER REFERENCES identity (id) ON DELETE CASCADE"
+        )
+        handle.execute("CREATE INDEX session_identity_id ON session (identity_id)")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -372,6 +387,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _best_hours,
     _team_members,
     _passkeys,
+    _sign_in_providers,
 )  # fmt: skip
 
 

@@ -18,13 +18,14 @@ from appliance.accounts import (
     sessions,
     users,
 )
+from appliance.accounts.oidc import flow, providers
 from appliance.accounts.passkeys import PasskeyRefused
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store
 from appliance.sending.messages import system_emails
 from appliance.settings import config
-from appliance.storage.models import Invitation, User
+from appliance.storage.models import Invitation, SignInProvider, User
 from appliance.storage.transactions import commit, fetch, submit
 from ui import guard, session, view
 from ui.forms import Form, safe_path
@@ -43,7 +44,7 @@ async def show_login(request: Request) -> HTTPResponse:
     where = safe_path(request.args.get("next"))
     if await session.load_visit(request):
         return view.redirect(request, where)
-    return await _render_login(request, Form({"email": session.last_email(request)}), where, 200)
+    return await render_login(request, Form({"email": session.last_email(request)}), where, 200)
 
 
 @pages.post("/login")
@@ -104,6 +105,10 @@ async def _authenticate(request: Request, form: Form) -> User | None:
         else:
             form.add_error("base", gettext(_WRONG_CREDENTIALS))
         return None
+    except login.PasswordSignInOff as error:
+        form.values["pass"] = ""
+        form.add_error("base", error.message)
+        return None
     if user is None:
         form.values["pass"] = ""
         form.add_error("base", gettext("That took too long. Sign in again."))
@@ -129,9 +134,21 @@ def _describe_method(form: Form) -> sessions.Method:
 @public_page
 async def log_out(request: Request) -> HTTPResponse:
     """End the session of this browser, and redirect to the sign-in page."""
-    response = view.redirect(request, "/login?bye=1")
+    provider_key = await find_sign_out_key(request)
+    response = view.redirect(request, f"/login?bye=1&provider={provider_key}" if provider_key else "/login?bye=1")
     await session.sign_out(request, response)
     return response
+
+
+async def find_sign_out_key(request: Request) -> str:
+    """Return the key of the provider that the session of this browser began with, if one can sign out there, or ""."""
+    provider = await fetch(_find_session_provider, request.cookies.get(session.cookie_name(request)) or "")
+    return provider.key if provider is not None and await flow.sign_out_url(provider, "") is not None else ""
+
+
+def _find_session_provider(token: str) -> SignInProvider | None:
+    current = sessions.find_by_cookie(token) if token else None
+    return current.identity.provider if current is not None and current.identity is not None else None
 
 
 async def _render_again(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
@@ -141,12 +158,16 @@ async def _render_again(request: Request, form: Form, where: str, status: int) -
         form.values["has_passkeys"] = "yes" if user.passkey_count else ""
     if form["again"]:
         return view.render_dialog(request, "login/again.html", status, form=form)
-    return await _render_login(request, form, where, status)
+    return await render_login(request, form, where, status)
 
 
-async def _render_login(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
+async def render_login(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
+    """Render the sign-in page; `where` is the path to redirect to after the sign-in."""
+    signed_out_key = request.args.get("provider") or ""
+    shown = await fetch(providers.list_on_sign_in_page, session.last_provider(request) or signed_out_key)
     return view.render(
-        request, "login/login.html", status, form=form, next=where,
+        request, "login/login.html", status, form=form, next=where, providers=shown,
+        left_provider=next((provider for provider in shown if provider.key == signed_out_key), None),
         is_signed_out=bool(request.args.get("bye")), chosen=bool(request.args.get("chosen")),
         is_new=not await fetch(users.has_users),
     )  # fmt: skip

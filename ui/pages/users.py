@@ -20,6 +20,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import formats, forms, session, view
 from ui.forms import Form, FormPart, FormParts
 from ui.guard import ignore_double_submit, signed_in
+from ui.pages.identities import load_identities
 from ui.session import Pages, Visit
 from ui.widgets import charts
 
@@ -492,4 +493,5 @@ async def _render_profile(request: Request, visit: Visit, form: Form, status: in
         is_at_home=session.is_passkey_page(request), base_url=config.base_url(config.current()),
         sends_notices=preferences.get(users.NEW_DEVICE_EMAIL_PREFERENCE) != "off",
         look=devices.describe, languages=[("", gettext("Browser language")), *i18n.LANGUAGES.items()],
+        **await load_identities(visit),
     )  # fmt: skip

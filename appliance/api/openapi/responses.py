@@ -9,7 +9,8 @@ from appliance.api.endpoints import Route
 from appliance.core.validation import PageQuery, declared_fields
 
 Code = Literal[
-    "bad_request", "invalid_json", "unauthorized", "invalid_credentials", "otp_required", "forbidden", "not_found",
+    "bad_request", "invalid_json", "unauthorized", "invalid_credentials", "otp_required", "password_sign_in_off",
+    "forbidden", "not_found",
     "method_not_allowed", "idempotency_conflict", "conflict", "payload_too_large",
     "unsupported_media_type", "validation_error", "rate_limited", "internal_error", "storage_unavailable",
     "unavailable",

@@ -16,7 +16,6 @@ from appliance.storage.models.account import (
     Consent,
     Contact,
     ContactList,
-    Device,
     Idempotency,
     Installation,
     Invitation,
@@ -24,10 +23,8 @@ from appliance.storage.models.account import (
     MailboxGrant,
     Membership,
     OptOut,
-    Passkey,
     Restoration,
     Segment,
-    Session,
     Setting,
     Suppression,
     TeamMember,
@@ -93,9 +90,11 @@ from appliance.storage.models.message import (
     Webhook,
     WebhookDelivery,
 )
+from appliance.storage.models.sign_in import Device, Identity, Passkey, Session, SignInProvider
 
 ALL = (
-    Account, User, TeamMember, Invitation, Passkey, Device, Session, ApiKey, AppClient, AppGrant, AppCode, AppToken,
+    Account, User, TeamMember, Invitation, Passkey, Device, SignInProvider, Identity, Session,
+    ApiKey, AppClient, AppGrant, AppCode, AppToken,
     Setting, MailboxGrant, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
@@ -153,6 +152,7 @@ __all__ = [
     "Form",
     "Hit",
     "Idempotency",
+    "Identity",
     "Import",
     "ImportChunk",
     "Incoming",
@@ -185,6 +185,7 @@ __all__ = [
     "Series",
     "Session",
     "Setting",
+    "SignInProvider",
     "SmsDay",
     "SplitTest",
     "Step",

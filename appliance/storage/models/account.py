@@ -33,6 +33,7 @@ class Account(Table):
     control_seed = IntegerField(null=True)  # draws them; set with the first share and never changed
     utm = Json(null=True)  # the UTM parameters of links in campaigns and flows (`content.designs.utm.Utm`)
     agents_stopped_at = Time(null=True)  # since when all agents are stopped
+    password_sign_in = BooleanField(default=True)  # whether a password is enough to sign in (beside OpenID Connect)
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     created_at = Time()
     updated_at = Time()
@@ -108,52 +109,6 @@ class Invitation(Table):
 
     class Meta:
         indexes = ((("account", "email"), True),)
-
-
-class Passkey(Table):
-    """A passkey of a user: the public key of a WebAuthn credential (docs/decisions.md#34-passkeys)."""
-
-    user = ForeignKeyField(User, on_delete="CASCADE", index=True)
-    credential_id = BlobField(unique=True)
-    public_key = BlobField()  # COSE_Key (RFC 9052, section 7)
-    sign_count = IntegerField()  # of the last sign-in; 0 for passkeys that do not count
-    host = TextField()  # the host name that the passkey was created for (`rp.id`); it works nowhere else
-    name = TextField()
-    transports = Json(default=list)  # how browsers reach it: usb, nfc, ble, hybrid, internal
-    is_synced = BooleanField()  # whether its provider may copy it to other devices (BE, never changes)
-    is_backed_up = BooleanField()  # whether it was copied when it was last used (BS)
-    created_at = Time()
-    last_used_at = Time(null=True)
-
-
-class Device(Table):
-    """A browser, or a program, from which a user has signed in. A browser has a cookie, stored as a hash."""
-
-    user = ForeignKeyField(User, on_delete="CASCADE", index=False)
-    token_hash = TextField()  # of the cookie; for a program, of its User-Agent header and its network
-    name = TextField(null=True)  # as the user named it; null: as its User-Agent header says
-    created_at = Time()
-    last_seen_at = Time(index=True)  # the last sign-in
-
-    class Meta:
-        indexes = ((("user", "token_hash"), True),)
-
-
-class Session(Table):
-    """A session of a browser (by cookie) or a program (by JWT); its secret is stored as a hash."""
-
-    token_hash = TextField(unique=True)
-    kind = TextField(default="browser")  # browser (the secret is accepted as a cookie only) or token (as a JWT only)
-    user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
-    account = ForeignKeyField(Account, null=True, index=True)  # that is open; of a token, never changed
-    ip = TextField(null=True)  # at sign-in
-    last_ip = TextField(null=True)  # of the last use; null until it is used again
-    user_agent = TextField(null=True)
-    method = TextField(null=True)  # how the user signed in (`sessions.Method`); null for sessions of before
-    device = ForeignKeyField(Device, null=True, on_delete="SET NULL", index=True)
-    created_at = Time()
-    last_seen_at = Time()
-    expires_at = Time(index=True)
 
 
 class ApiKey(Table):

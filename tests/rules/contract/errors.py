@@ -8,6 +8,7 @@ D 400 invalid_json
 D 401 unauthorized
 D 401 invalid_credentials
 D 401 otp_required
+O 401 password_sign_in_off -- an account may allow only sign-in with OpenID Connect
 D 403 forbidden
 S 404 not_found
 D 405 method_not_allowed

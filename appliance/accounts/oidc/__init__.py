@@ -1,0 +1,1 @@
+"""Sign-in with OpenID Connect: `providers` and their `metadata`, the `flow`, ID `tokens`, and linked `identities`."""
