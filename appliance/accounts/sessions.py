@@ -36,8 +36,8 @@ _TOUCH_MS = 5 * 60 * 1000
 FIRST_ACCOUNT = 1
 
 SessionKind = Literal["browser", "token"]
-# How a user signed in: by password alone, by password with a code or a passkey, by a passkey alone, by an invitation, or
-# by an OpenID Connect provider, alone or with a code or passkey.
+# How a user signed in: by password alone, by password with a code or a passkey, by a passkey alone, by an invitation,
+# or by an OpenID Connect provider, alone or with a code or passkey.
 Method = Literal["password", "password_code", "password_passkey", "passkey", "invitation", "oidc", "oidc_second_factor"]
 
 
@@ -107,16 +107,16 @@ def _bind(person: User, account_id: int | None, method: str, identity: Identity 
     return person
 
 
-def may_open(account: Account, method: str, identity: Identity | None) -> bool:
+def may_open(account: Account, method: str | None, identity: Identity | None) -> bool:
     """Return whether a session that began with `method` may open an account that the person is a member of.
 
     A provider signs in to its own account, and one of the first account, whose owners run the installation, to all:
     otherwise whoever manages the provider of one account could enter others. A password opens only accounts that allow
-    it.
+    it. The method of sessions from before it was stored is None: they began with a password.
     """
     if identity is not None:
         return identity.provider.account_id in (FIRST_ACCOUNT, account.id)
-    return account.password_sign_in or not method.startswith("password")
+    return account.password_sign_in or not (method or "password").startswith("password")
 
 
 def find_expired(limit: int) -> list[int]:

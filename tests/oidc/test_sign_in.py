@@ -153,27 +153,50 @@ def test_linking_in_the_profile(
         assert owner.get("/audit", action=action).expect(200)[0]["data"] == {"provider": "Work"}
 
 
+def pass_token(page: str) -> str:
+    """Return the token with which a page asks for the second factor."""
+    match = re.search(r'name="pass" value="([^"]+)"', page)
+    assert match is not None, page
+    return match[1]
+
+
+def enable_codes(person: Person) -> str:
+    """Set up an authenticator app for the user of a browser, and return its key."""
+    key = re.search(r'name="secret" value="([^"]+)"', person.get("/settings/you/otp").text)
+    assert key is not None
+    code = second_factor.otp_code(key[1], int(time.time()) // 30)
+    assert person.post("/settings/you/otp", secret=key[1], otp=code, password=PASSWORD).status == 303
+    return key[1]
+
+
 def test_second_factor(server: Server, owner: Client, work: dict[str, Any], issuer: HostileProvider) -> None:
     """The code is asked for after the provider, too, unless the provider is trusted and says that it checked one."""
     email = add_user(server, "nia")
     nia = sign_in_with_password(server, email)
     link_from_profile(nia, work, issuer, sub="nia")
-    key = re.search(r'name="secret" value="([^"]+)"', nia.get("/settings/you/otp").text)
-    assert key is not None
     now = int(time.time()) // 30
-    code = second_factor.otp_code(key[1], now)
-    assert nia.post("/settings/you/otp", secret=key[1], otp=code, password=PASSWORD).status == 303
+    key = enable_codes(nia)
+    code = second_factor.otp_code(key, now)
 
     def come(**claims: Any) -> tuple[Person, str]:
         person = Person(server.url)
         return person, str(person.sign_in(work, issuer, sub="nia", **claims).headers["location"])
 
     person, path = come(amr=["mfa"])
-    assert path.endswith("/finish") and "two-factor authentication" in text_of(person.get(path))
-    # The password is no way around the code, and neither is a used one
+    page = person.get(path)
+    assert path.endswith("/finish") and "two-factor authentication" in text_of(page)
+    token = pass_token(page.text)
+    # The password is no way around the code; neither is a used one, or the token of somebody else
     assert person.post(path, email=EMAIL, password=PASSWORD, otp="").status == 422
-    assert person.post(path, otp=code).status == 422 and not person.has_session
-    assert person.post(path, otp=second_factor.otp_code(key[1], now + 1)).status == 303 and person.has_session
+    assert person.post(path, **{"pass": token, "otp": code}).status == 422 and not person.has_session
+    other_email = add_user(server, "otto")
+    other_key = enable_codes(sign_in_with_password(server, other_email))
+    other_page = Person(server.url).post("/login", email=other_email, password=PASSWORD)
+    form = {"pass": pass_token(other_page.text), "otp": second_factor.otp_code(other_key, now + 1)}
+    assert person.post(path, **form).status == 422 and not person.has_session
+    form = {"pass": token, "otp": second_factor.otp_code(key, now + 1)}
+    assert person.post(path, **form).status == 303 and person.has_session
+    assert owner.get("/audit", action="login").json[0]["data"]["method"] == "oidc_second_factor"
     owner.patch(f"/sign_in_providers/{work['id']}", {"trust_mfa": True}).expect(200)
     for amr in (None, ["pwd"], "mfa", ["MFA"]):
         person, path = come(amr=amr)
@@ -185,9 +208,11 @@ def test_second_factor(server: Server, owner: Client, work: dict[str, Any], issu
     stranger = Person(server.url)
     path = str(stranger.sign_in(work, issuer, sub="new", email_verified=False).headers["location"])
     response = stranger.post(path, email=email, password=PASSWORD)
-    token = re.search(r'name="pass" value="([^"]+)"', response.text)
-    assert response.status == 200 and token is not None and not stranger.has_session
-    assert stranger.post(path, **{"pass": token[1], "otp": "000000"}).status == 422 and not stranger.has_session
+    assert response.status == 200 and not stranger.has_session
+    assert (
+        stranger.post(path, **{"pass": pass_token(response.text), "otp": "000000"}).status == 422
+        and not stranger.has_session
+    )
 
 
 def test_another_account(server: Server, owner: Client, providers: HostileProviders, work: dict[str, Any]) -> None:

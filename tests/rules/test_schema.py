@@ -257,9 +257,9 @@ DROP TABLE app_code;
 CREATE TABLE "app_code" ("id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "user_id" INTEGER NOT NULL);
 INSERT INTO account (id, name, time_zone, locale, test_email_recipients, approval_required, approval_by_another,
     block_on_missing_variable, transactional_allowed, sending_stopped, sms_opt_out_hints, privacy_ip, created_at,
-    updated_at)
-    VALUES (1, 'One', 'UTC', 'en', '[]', 0, 0, 0, 1, 0, '{}', 'full', 1, 1),
-    (7, 'Seven', 'UTC', 'en', '[]', 0, 0, 0, 1, 0, '{}', 'full', 1, 1);
+    updated_at, password_sign_in)
+    VALUES (1, 'One', 'UTC', 'en', '[]', 0, 0, 0, 1, 0, '{}', 'full', 1, 1, 1),
+    (7, 'Seven', 'UTC', 'en', '[]', 0, 0, 0, 1, 0, '{}', 'full', 1, 1, 1);
 INSERT INTO user VALUES (1, 1, 'a@example.org', 'A', 'owner', 'x', NULL, NULL, '[]', '', '{}', NULL, NULL, 5, 6),
     (2, 7, 'b@example.org', 'B', 'viewer', 'x', NULL, NULL, '[]', '', '{}', 9, NULL, 7, 8);
 INSERT INTO session VALUES (1, 't', 'browser', 2, NULL, NULL, 1, 1, 1);

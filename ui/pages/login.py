@@ -91,7 +91,7 @@ async def _authenticate(request: Request, form: Form) -> User | None:
     """
     try:
         if form["credential"]:
-            user = await _use_passkey(request, form)
+            user = await use_passkey(request, form)
         elif not form["pass"]:
             return await login.sign_in(form["email"], form.raw("password"), None, request.ctx.client)
         else:
@@ -115,7 +115,7 @@ async def _authenticate(request: Request, form: Form) -> User | None:
     return user
 
 
-async def _use_passkey(request: Request, form: Form) -> User | None:
+async def use_passkey(request: Request, form: Form) -> User | None:
     """Return the user of a passkey, alone or after the password; raises PasskeyRefused or RateLimitExceeded."""
     site, browser = passkeys.require_site(config.current()), session.read_device_token(request)
     text, ip = form.raw("credential"), request.ctx.client
@@ -153,12 +153,17 @@ def _find_session_provider(token: str) -> SignInProvider | None:
 
 async def _render_again(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
     """Render the sign-in form with its errors, on its page or in the dialog."""
-    if form["pass"] and (user := await fetch(passwords.find_token_user, login.SECOND_FACTOR_PURPOSE, form["pass"])):
-        form.values["has_otp"] = "yes" if login.has_otp(user) else ""
-        form.values["has_passkeys"] = "yes" if user.passkey_count else ""
+    await add_second_factors(form)
     if form["again"]:
         return view.render_dialog(request, "login/again.html", status, form=form)
     return await render_login(request, form, where, status)
+
+
+async def add_second_factors(form: Form) -> None:
+    """Tell the form of the second factor which ones the user has: an authenticator app, passkeys or both."""
+    if form["pass"] and (user := await fetch(passwords.find_token_user, login.SECOND_FACTOR_PURPOSE, form["pass"])):
+        form.values["has_otp"] = "yes" if login.has_otp(user) else ""
+        form.values["has_passkeys"] = "yes" if user.passkey_count else ""
 
 
 async def render_login(request: Request, form: Form, where: str, status: int) -> HTTPResponse:

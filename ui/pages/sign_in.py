@@ -6,12 +6,13 @@ import logging
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import login, request_limits
+from appliance.accounts import login, request_limits, sessions
 from appliance.accounts.oidc import flow, identities, providers
 from appliance.accounts.oidc.flow import Begun, Pending
 from appliance.accounts.oidc.identities import SignedIn
 from appliance.accounts.oidc.metadata import ProviderError
 from appliance.accounts.oidc.tokens import Claims
+from appliance.accounts.passkeys import PasskeyRefused
 from appliance.core import clock, errors
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.settings import config
@@ -20,7 +21,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import oidc_cookies, session, view
 from ui.forms import Form, safe_path
 from ui.guard import public_page
-from ui.pages.login import render_login
+from ui.pages.login import add_second_factors, render_login, use_passkey
 from ui.session import Pages
 
 pages = Pages("ui_sign_in", url_prefix=providers.LOGIN_PATH)
@@ -80,7 +81,7 @@ async def _enter(request: Request, provider: SignInProvider, begun: Begun, claim
     if entry is None:
         entry = await _join(request, provider, claims)
     if entry is not None and not entry.needs_code:
-        return await _sign_in(request, provider, entry.user, entry.identity_id, begun.next)
+        return await _sign_in(request, provider, entry.user, entry.identity_id, "oidc", begun.next)
     pending = Pending(provider.key, clock.now(), claims, begun.next, entry.identity_id if entry else 0)
     response = view.redirect(request, f"{providers.LOGIN_PATH}/{provider.key}/finish")
     oidc_cookies.set_cookie(request, response, oidc_cookies.PENDING, flow.seal(pending))
@@ -108,12 +109,12 @@ async def _link_to_visit(request: Request, provider: SignInProvider, begun: Begu
 
 
 async def _sign_in(
-    request: Request, provider: SignInProvider, user: User, identity_id: int, next_path: str
+    request: Request, provider: SignInProvider, user: User, identity_id: int, method: sessions.Method, next_path: str
 ) -> HTTPResponse:  # fmt: skip
     response = view.redirect(request, safe_path(next_path))
-    await session.sign_in(request, response, user, identity_id)
+    await session.sign_in(request, response, user, method, identity_id)
     oidc_cookies.set_cookie(request, response, oidc_cookies.PENDING, "")
-    if provider.account_id != providers.FIRST_ACCOUNT:
+    if provider.account_id != sessions.FIRST_ACCOUNT:
         session.remember_provider(request, response, provider.key)
     return response
 
@@ -131,7 +132,16 @@ async def show_missing(request: Request, key: str) -> HTTPResponse:
     provider, pending = await _read_pending(request, key)
     if pending is None:
         return await _render_error(request, provider, gettext(_TOO_LATE))
-    return _render_missing(request, provider, pending, Form({"email": session.last_email(request)}))
+    form = Form({"email": session.last_email(request)})
+    if pending.identity_id:
+        form.values["pass"] = await fetch(_create_code_token, provider, pending.identity_id)
+    return await _render_missing(request, provider, pending, form)
+
+
+def _create_code_token(provider: SignInProvider, identity_id: int) -> str:
+    """Return a token for the second factor of the user of an identity; "" if it is not linked any more."""
+    identity = identities.find_by_id(provider, identity_id)
+    return login.create_code_token(identity.user) if identity is not None else ""
 
 
 @pages.post("/<key:str>/finish")
@@ -145,19 +155,20 @@ async def finish_missing(request: Request, key: str) -> HTTPResponse:
     try:
         user = await _authenticate(request, provider, pending, form)
         if user is None:
-            return _render_missing(request, provider, pending, form, 422)
+            return await _render_missing(request, provider, pending, form, 422)
         identity_id = pending.identity_id or await commit(_link, provider, pending.claims, user, request.ctx.client)
-        return await _sign_in(request, provider, user, identity_id, pending.next)
+        method: sessions.Method = "oidc_second_factor" if form["pass"] else "oidc"
+        return await _sign_in(request, provider, user, identity_id, method, pending.next)
     except login.CodeRequired as error:
         form.values["pass"] = error.token
-        return _render_missing(request, provider, pending, form)
+        return await _render_missing(request, provider, pending, form)
     except login.InvalidCredentials as error:
         form.values["pass"] = ""
         form.add_error("base", error.message)
     except errors.Invalid as error:
         form.values["pass"] = ""
         form.add_error("base", error.fields["base"][0])
-    return _render_missing(request, provider, pending, form, 422)
+    return await _render_missing(request, provider, pending, form, 422)
 
 
 async def _read_pending(request: Request, key: str) -> tuple[SignInProvider, Pending | None]:
@@ -166,21 +177,27 @@ async def _read_pending(request: Request, key: str) -> tuple[SignInProvider, Pen
 
 
 async def _authenticate(request: Request, provider: SignInProvider, pending: Pending, form: Form) -> User | None:
-    """Return the user whose password or code is right, or None with errors in the form.
+    """Return the user whose password, code or passkey is right, or None with errors in the form.
 
     Raises CodeRequired if the password is right and a code is needed, InvalidCredentials, and RateLimitExceeded.
     """
-    token = form["pass"]
-    if pending.identity_id:
-        identity = await fetch(identities.find_by_id, provider, pending.identity_id)
-        token = login.create_code_token(await fetch(lambda: identity.user)) if identity is not None else ""
-    elif not token:
+    if not form["pass"] and not pending.identity_id:
         return await login.sign_in(form["email"], form.raw("password"), None, request.ctx.client, is_linking=True)
     try:
-        user = await login.sign_in_with_code(token, form["otp"], request.ctx.client, is_linking=True)
+        if form["pass"] and form["credential"]:
+            user = await use_passkey(request, form)
+        else:
+            user = await login.sign_in_with_code(form["pass"], form["otp"], request.ctx.client, is_linking=True)
+    except PasskeyRefused as error:
+        form.add_error("base", error.message)
+        return None
     except login.InvalidCredentials:
         form.add_error("otp", gettext("This code is wrong or has already been used. Wait for the next one."))
         return None
+    if pending.identity_id and user is not None:
+        # The token in the form could be that of somebody else, whose code is known.
+        identity = await fetch(identities.find_by_id, provider, pending.identity_id)
+        user = user if identity is not None and identity.user_id == user.id else None
     if user is None:
         form.values["pass"] = ""
         form.add_error("base", gettext(_TOO_LATE))
@@ -192,10 +209,11 @@ def _link(provider: SignInProvider, claims: Claims, user: User, ip: str | None) 
     return int(identities.link(provider, claims, user, ip).id)
 
 
-def _render_missing(
+async def _render_missing(
     request: Request, provider: SignInProvider, pending: Pending, form: Form, status: int = 200
 ) -> HTTPResponse:  # fmt: skip
     claims = pending.claims
+    await add_second_factors(form)
     return view.render(
         request, "login/oidc.html", status, form=form, provider=provider, address=claims.email,
         needs_code=bool(pending.identity_id or form["pass"]), is_linked=bool(pending.identity_id),
