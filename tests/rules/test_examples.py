@@ -103,7 +103,8 @@ def test_every_error_response_has_valid_examples(document: Any) -> None:
             assert contract.errors_at(("components", "schemas", "ErrorResponse"), example["value"]) == [], name
             codes.add(example["value"]["code"])
     known = set(document["components"]["schemas"]["ErrorResponse"]["properties"]["code"]["enum"])
-    assert known - codes == {"invalid_credentials", "otp_required", "password_sign_in_off"}  # in the examples of the login
+    # In the examples of the login
+    assert known - codes == {"invalid_credentials", "otp_required", "password_sign_in_off"}
 
 
 # Only signed-in users decide about proposals
