@@ -17,11 +17,11 @@ _SERVICE_FILE = "serve.lock"
 _PROC_LOCKS = Path("/proc/locks")
 _OWN_NAMES = (
     "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "attachments", "backups",
-    "certificates", _SERVICE_FILE,
+    "certificates", "copies", _SERVICE_FILE,
 )  # fmt: skip
 _USED_FILES = ("secret.key", "optouts.jsonl")  # files that only a used installation contains
 _STAGING_FOLDER = ".restoring"
-_FOLDERS = ("imports", "audiences", "attachments", "backups", "certificates")
+_FOLDERS = ("imports", "audiences", "attachments", "backups", "certificates", "copies")
 _FILES = ("reserve", "optouts.jsonl", _SERVICE_FILE)
 # Files with these names are removed from every directory that `create_file` writes to, also from directories of the
 # operator, so the names must be distinctive.
@@ -156,6 +156,23 @@ def create_file(target: Path) -> Iterator[BinaryIO]:
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
+
+
+def replace_file(target: Path, content: bytes) -> None:
+    """Write a small file with mode 0600 in place of what is there, so that a kill leaves the old or the new content."""
+    remove_unfinished_files(target.parent)
+    part = target.with_name(f"{PART_PREFIX}{os.getpid()}-{secrets.token_hex(4)}{PART_SUFFIX}")
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            part.replace(target)
+            sync_to_disk(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _link_unnamed(descriptor: int, target: Path) -> None:

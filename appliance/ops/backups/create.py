@@ -122,17 +122,17 @@ def create_backup(
         raise BackupFailed(f"{target.parent} is not a directory")
     if wrong_kinds := data_dir.find_wrong_kinds(directory):
         raise BackupFailed(wrong_kinds[0])
-    _require_usable_database(source)
-    _require_space(source, target.parent)
+    require_usable_database(source)
+    require_space(source, target.parent)
     try:
         with data_dir.create_file(target) as file:
             mark, taken_at = journal.find_end(directory / journal.JOURNAL_FILE), clock.now_ms()
-            with _copy_database(source, target.parent, report_progress) as (copy, schema):
+            with copy_database(source, target.parent, report_progress) as copy:
                 manifest = Manifest(
-                    archive.FORMAT, VERSION, schema, taken_at, crypto.key_fingerprint(), with_key, mark
+                    archive.FORMAT, VERSION, copy.schema, taken_at, crypto.key_fingerprint(), with_key, mark
                 )  # fmt: skip
                 with archive.open_writer(file, manifest) as writer:
-                    _pack_files(writer, directory, copy, with_key, report_progress)
+                    _pack_files(writer, directory, copy.file, with_key, report_progress)
     except apsw.Error as error:
         raise UnusableSource(f"the database cannot be read: {error}") from error
     except FileExistsError:
@@ -140,15 +140,16 @@ def create_backup(
     return manifest
 
 
-def _require_space(source: Path, directory: Path) -> None:
+def require_space(source: Path, directory: Path) -> None:
+    """Raise BackupFailed if `directory` has no space for a copy of the database and a backup of all data."""
     disk, size = os.statvfs(directory), source.stat().st_size
-    files = sum(size for _, size in _list_files(source.parent))
+    files = sum(size for _, size in list_files(source.parent))
     free, needed = disk.f_bavail * disk.f_frsize, int(size * (1 + _MAX_PACKED_RATIO) + files * _MAX_PACKED_RATIO)
     if free < needed:
         raise BackupFailed(f"{directory} has {free / 1e6:.0f} MB free, but a backup may need {needed / 1e6:.0f} MB")
 
 
-def _require_usable_database(source: Path) -> None:
+def require_usable_database(source: Path) -> None:
     """Raise UnusableSource if the database is unreadable, empty, of another program, or of another `secret.key`."""
     try:
         facts = migrations.inspect_database(source)
@@ -160,9 +161,17 @@ def _require_usable_database(source: Path) -> None:
         raise UnusableSource(f"the {KEY} in {source.parent} belongs to another installation: restore the right one")
 
 
+class DatabaseCopy(NamedTuple):
+    """A verified copy of a database: an open file without a name, its schema version, and a connection to it."""
+
+    file: BinaryIO
+    schema: int
+    connection: apsw.Connection
+
+
 @contextmanager
-def _copy_database(source: Path, directory: Path, report_progress: ProgressCallback) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield a verified copy of a database, as an open file, and its schema version.
+def copy_database(source: Path, directory: Path, report_progress: ProgressCallback) -> Iterator[DatabaseCopy]:
+    """Yield a verified copy of a database.
 
     Writers are not blocked during the copy. The file is created in `directory` and unlinked at once, so it disappears
     with the process. Raises UnusableSource if the database is damaged.
@@ -196,7 +205,7 @@ def _copy_database(source: Path, directory: Path, report_progress: ProgressCallb
         damage = checking.execute("PRAGMA quick_check(3)").fetchall()
         if damage != [("ok",)]:
             raise UnusableSource(f"the database is damaged: {'; '.join(str(row[0]) for row in damage)}")
-        yield file, schema
+        yield DatabaseCopy(file, schema, checking)
 
 
 @contextmanager
@@ -215,7 +224,7 @@ def _pack_files(
     size = os.fstat(copy.fileno()).st_size
     writer.add(DATABASE, _ProgressReader(copy, size, report_progress), size)
     paths = [directory / journal.JOURNAL_FILE, *([directory / KEY] if with_key else [])]
-    for path in [*paths, *(path for path, _ in _list_files(directory))]:
+    for path in [*paths, *(path for path, _ in list_files(directory))]:
         name = path.relative_to(directory).as_posix()
         if not archive.is_member_name(name):
             continue  # A restore would reject a backup that contains a file of this name.
@@ -226,8 +235,8 @@ def _pack_files(
             continue  # The service deleted the file and the rows that refer to it after the directory was listed.
 
 
-def _list_files(directory: Path) -> list[tuple[Path, int]]:
-    """Return (path, size in bytes) of the files in `FILE_DIRECTORIES`."""
+def list_files(directory: Path) -> list[tuple[Path, int]]:
+    """Return (path, size in bytes) of the files of a data directory in `FILE_DIRECTORIES`."""
     files = []
     for path in (path for folder in FILE_DIRECTORIES for path in sorted((directory / folder).rglob("*"))):
         with suppress(FileNotFoundError):  # The service deleted it after the directory was listed.

@@ -1,0 +1,117 @@
+"""The copies in a store: which there are, what is wrong with them, and which were deleted by others."""
+
+import calendar
+import hashlib
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from appliance.core import clock
+from appliance.ops.copies import manifest as manifests
+from appliance.ops.copies.keys import ReadingKeys
+from appliance.ops.copies.local import State
+from appliance.ops.copies.manifest import COPIES, CopyManifest, ObjectRef, UnknownSigner, UnusableManifest
+from appliance.ops.stores import base
+from appliance.ops.stores.base import Store
+
+
+class CopyEntry(NamedTuple):
+    """A copy in a store. `manifest` is None, and `fault` says why, if the copy cannot be used by this reader."""
+
+    id: str
+    taken_at: int  # milliseconds, by the id, which is signed with the manifest
+    sha256: str  # of the manifest as it is stored
+    manifest: CopyManifest | None
+    fault: str
+    signer: bytes | None  # the public key that signed the copy, if that is not trusted
+
+
+def list_copies(store: Store, reader: ReadingKeys) -> list[CopyEntry]:
+    """Return the copies in a store, newest first. Raises StoreError."""
+    ids = [copy_id for info in store.list(COPIES) if (copy_id := manifests.parse_manifest_key(info.key))]
+    entries = [_read_entry(store, copy_id, reader) for copy_id in sorted(ids, reverse=True)]
+    return sorted(entries, key=lambda entry: entry.manifest.sequence if entry.manifest else 0, reverse=True)
+
+
+def _read_entry(store: Store, copy_id: str, reader: ReadingKeys) -> CopyEntry:
+    taken_at = calendar.timegm(time.strptime(copy_id[:16], "%Y%m%dT%H%M%SZ")) * 1000
+    content = b""
+    try:
+        content = manifests.read_object(store, manifests.manifest_key(copy_id))
+        manifest, fault, signer = manifests.open_manifest(content, copy_id, reader), "", None
+    except UnknownSigner as error:
+        manifest, fault, signer = None, str(error), error.signer
+    except (UnusableManifest, base.Missing, base.Damaged) as error:
+        manifest, fault, signer = None, str(error), None
+    sha256 = hashlib.sha256(content).hexdigest()
+    return CopyEntry(copy_id, manifest.taken_at if manifest else taken_at, sha256, manifest, fault, signer)
+
+
+def find_faults(entries: list[CopyEntry], state: State | None = None) -> list[str]:
+    """Return sentences about copies that cannot be used, and about signs that others have deleted copies.
+
+    `state` is what this machine knows of the store, if it made the copies. Whoever may write to a store may also
+    delete the newest copies; only this machine, or the time of the newest one, shows that.
+    """
+    faults = [entry.fault for entry in entries if entry.fault]
+    usable = {entry.id: entry for entry in entries if entry.manifest}
+    for entry in usable.values():
+        assert entry.manifest is not None, entry
+        base_id = entry.manifest.base
+        if base_id is not None and base_id not in usable:
+            faults.append(f"{entry.id} cannot be restored: the full copy {base_id} that it builds on is missing")
+        elif base_id is not None and usable[base_id].sha256 != entry.manifest.base_sha256:
+            faults.append(f"{entry.id} cannot be restored: the full copy {base_id} was replaced by another")
+    if state is not None and state.newest is not None:
+        newest = usable.get(state.newest)
+        if newest is None:
+            faults.append(f"the newest copy {state.newest} is missing: it was deleted by others than this machine")
+        elif newest.sha256 != state.newest_sha256:
+            faults.append(f"the newest copy {state.newest} was replaced by another")
+    return faults
+
+
+def describe_age(manifest: CopyManifest) -> str | None:
+    """Return a warning if a copy, the newest of a store, is older than its interval lets expect, else None."""
+    age_ms = clock.now_ms() - manifest.taken_at
+    if not manifest.every_seconds or age_ms < 2 * manifest.every_seconds * 1000 + clock.DAY_MS // 24:
+        return None
+    return (
+        f"the newest copy is {age_ms / clock.DAY_MS:.1f} days old, although one was made every "
+        f"{manifest.every_seconds / 3600:g} hours: newer ones were deleted, or never made"
+    )
+
+
+def find_lost_objects(store: Store, entries: Iterable[CopyEntry]) -> list[str]:
+    """Return the keys of objects of usable copies that are missing from the store, or have another size.
+
+    The store is only listed. Raises StoreError.
+    """
+    sizes = {info.key: info.size for prefix in (COPIES, manifests.BLOBS) for info in store.list(prefix)}
+    refs = {ref.key: ref for entry in entries if entry.manifest for ref in list_objects(entry.manifest)}
+    return sorted(key for key, ref in refs.items() if sizes.get(key) != ref.size)
+
+
+def list_objects(manifest: CopyManifest) -> list[ObjectRef]:
+    """Return the objects of a copy, without its manifest and its base."""
+    return [*manifest.segments, *(file.blob for file in manifest.files)]
+
+
+def verify_objects(store: Store, manifest: CopyManifest) -> list[str]:
+    """Read all objects of a copy, and return a sentence for each that is missing or has other bytes than it had.
+
+    No private key is needed. Raises StoreError if the store cannot be reached.
+    """
+    faults = []
+    for ref in {ref.key: ref for ref in list_objects(manifest)}.values():
+        digest = hashlib.sha256()
+        try:
+            with store.open(ref.key) as stream:
+                while chunk := stream.read(base.CHUNK_BYTES):
+                    digest.update(chunk)
+        except (base.Missing, base.Damaged) as error:
+            faults.append(f"{ref.key}: {error}")
+            continue
+        if digest.hexdigest() != ref.sha256:
+            faults.append(f"{ref.key} has other bytes than it was stored with")
+    return faults

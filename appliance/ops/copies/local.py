@@ -1,0 +1,182 @@
+"""What this machine knows of its copies: the last one, its base, and the throw-away identities that read them.
+
+The folder `copies` of the data directory has `state.json`, the page index of the newest full copy, the recovery key
+that a passphrase protects, and `spool`, where a copy lies that is not yet uploaded. All of it is encrypted or of no use
+without the store, except for the identities of the newest copy and its base: whoever reads them on this machine could
+read its database as well.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.core import data_dir
+from appliance.ops.copies import keys
+from appliance.ops.copies.keys import ReadingKeys
+from appliance.ops.copies.manifest import CopyId, CopyManifest, ObjectRef, Sha256
+
+FOLDER = "copies"
+_STATE_FILE, _LOCK_FILE, _SPOOL, _PLAN_FILE = "state.json", "lock", "spool", "plan.json"
+_INDEX_PREFIX = "pages-"
+
+
+class CopyInProgress(Exception):
+    """Another process is making, deleting or checking copies of this installation."""
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """A file in the store that belongs to the newest copy, and the identity that reads it."""
+
+    ref: ObjectRef
+    identity: str
+
+
+class BaseCopy(msgspec.Struct, frozen=True):
+    """The newest full copy: its objects, what it was encrypted to, and the SHA-256 of its manifest."""
+
+    id: CopyId
+    sha256: Sha256
+    segments: list[ObjectRef]
+    recipients: list[str]
+    taken_at: int
+    page_size: int
+
+
+class State(msgspec.Struct):
+    """What is known of the copies in the store `store`."""
+
+    store: str = ""
+    sequence: int = 0
+    newest: str | None = None
+    newest_sha256: str | None = None
+    base: BaseCopy | None = None
+    identities: dict[str, str] = {}  # of the newest copy and its base, by their ids
+    blobs: dict[str, Blob] = {}  # of the newest copy, by key
+
+
+class Upload(msgspec.Struct, frozen=True):
+    """A file of the spool, and the object that it becomes."""
+
+    file: str
+    ref: ObjectRef
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What has to be uploaded, in this order, and the state after that. The manifest is the last upload."""
+
+    copy_id: CopyId
+    store: str
+    recipients: list[str]
+    uploads: list[Upload]
+    index_file: str | None  # the page index of a full copy
+    state: State
+
+
+class Spool(NamedTuple):
+    """A complete copy that is not yet uploaded."""
+
+    path: Path
+    plan: Plan
+
+
+def folder_of(directory: Path) -> Path:
+    """Return the folder of copies of a data directory, which is created if needed."""
+    folder = directory / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[Path]:
+    """Yield the folder of copies while no other process works on copies. Raises CopyInProgress."""
+    folder = folder_of(directory)
+    descriptor = os.open(folder / _LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CopyInProgress("another process is working on the copies of this installation") from None
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def read_state(folder: Path, store_url: str) -> State:
+    """Return what is known of the copies in a store; nothing, if the file is damaged or about another store."""
+    try:
+        state = msgspec.json.decode((folder / _STATE_FILE).read_bytes(), type=State)
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return State(store_url)
+    return state if state.store == store_url else State(store_url)
+
+
+def proof_keys(directory: Path, manifest: CopyManifest) -> ReadingKeys | None:
+    """Return the keys that read a copy, its base and its files; None if this machine can read it no longer.
+
+    It can read only the newest copy, with identities that exist nowhere else. The installation's key must be loaded.
+    """
+    try:
+        state = msgspec.json.decode((directory / FOLDER / _STATE_FILE).read_bytes(), type=State)
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    ids = [manifest.id] + ([manifest.base] if manifest.base else [])
+    if state.newest != manifest.id or not all(copy_id in state.identities for copy_id in ids):
+        return None
+    identities = [state.identities[copy_id] for copy_id in ids]
+    by_object = {key: blob.identity for key, blob in state.blobs.items()}
+    return ReadingKeys([*identities, keys.catalog_identity()], [keys.own_signer()], by_object)
+
+
+def index_path(folder: Path, copy_id: str) -> Path:
+    """Return the path of the page index of a full copy."""
+    return folder / f"{_INDEX_PREFIX}{copy_id}"
+
+
+def begin_spool(folder: Path) -> Path:
+    """Return an empty folder for the files of a new copy; what an interrupted call left is deleted."""
+    spool = folder / _SPOOL
+    shutil.rmtree(spool, ignore_errors=True)
+    spool.mkdir(mode=0o700)
+    return spool
+
+
+def finish_spool(spool: Path, plan: Plan) -> Spool:
+    """Write the plan of a spool, from which on the copy is complete and only has to be uploaded."""
+    data_dir.sync_to_disk(spool)
+    data_dir.replace_file(spool / _PLAN_FILE, msgspec.json.encode(plan))
+    return Spool(spool, plan)
+
+
+def read_spool(folder: Path) -> Spool | None:
+    """Return the copy that is not yet uploaded, or None."""
+    try:
+        plan = msgspec.json.decode((folder / _SPOOL / _PLAN_FILE).read_bytes(), type=Plan)
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return Spool(folder / _SPOOL, plan)
+
+
+def discard_spool(folder: Path) -> None:
+    """Delete the copy that is not yet uploaded."""
+    # Without its plan, what a kill leaves of the folder is never uploaded.
+    (folder / _SPOOL / _PLAN_FILE).unlink(missing_ok=True)
+    shutil.rmtree(folder / _SPOOL, ignore_errors=True)
+
+
+def install(folder: Path, spool: Spool) -> None:
+    """Make an uploaded copy the newest one, and delete its spool. A kill at any moment allows another call."""
+    plan = spool.plan
+    if plan.index_file is not None and (spool.path / plan.index_file).exists():
+        (spool.path / plan.index_file).replace(index_path(folder, plan.copy_id))
+    data_dir.replace_file(folder / _STATE_FILE, msgspec.json.encode(plan.state))
+    base_id = plan.state.base.id if plan.state.base else None
+    for path in folder.glob(f"{_INDEX_PREFIX}*"):
+        if path != index_path(folder, base_id or ""):
+            path.unlink(missing_ok=True)
+    discard_spool(folder)
