@@ -21,6 +21,7 @@ from appliance.accounts import settings
 from appliance.core import clock, crypto, data_dir, executable, i18n, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
 from appliance.ops import support_bundle
+from appliance.ops.backup_commands import add_backup_commands
 from appliance.ops.backups import archive
 from appliance.ops.backups import create as backups
 from appliance.remote import cli as remote_cli
@@ -33,120 +34,7 @@ from appliance.storage.database import SqliteTooOld, close_database, open_databa
 from appliance.storage.migrations import MIGRATIONS, SchemaTooNew
 
 if TYPE_CHECKING:
-    from appliance.ops.backups import restore
     from appliance.ops.doctor.checks import Finding
-
-
-Loader = Callable[[argparse.Namespace], LoadedConfig]
-# The command `backup` lowers its own priority by this much, because it may run beside the service.
-_NICENESS = 10
-
-
-class BackupCommandFailed(Refused):
-    """A failed backup or restore; the message is the reason."""
-
-    code = "not_done"
-
-
-def add_backup_commands(top: Any, command: Callable[..., Any], load: Loader) -> None:
-    """Add the commands `backup` and `restore` to the subparsers `top`.
-
-    `command` adds one command, as `_add_command` does; `load` loads the configuration for parsed options.
-    """
-    words = "back up everything into a new file, also while the service runs"
-    backup_parser = command(top, "backup", lambda options: _run_backup(options, load), words)
-    backup_parser.add_argument("file", metavar="FILE", type=Path, help="a new file, such as monday.tar.gz")
-    backup_parser.add_argument(
-        "--with-key", action="store_true",
-        help="include secret.key: the file then gives access to every secret in it",
-    )  # fmt: skip
-    words = "replace the data by a backup; sending stays stopped until it is resumed for each account"
-    restore_parser = command(top, "restore", lambda options: _run_restore(options, load), words)
-    restore_parser.add_argument("file", metavar="FILE", type=Path, help="a file created by campanero backup")
-    restore_parser.add_argument("--force", action="store_true", help="replace existing data after backing it up")
-
-
-def _run_backup(options: argparse.Namespace, load: Loader) -> None:
-    directory = Path(load(options).config.data_dir)
-    if not os.path.lexists(directory / archive.DATABASE):
-        raise BackupCommandFailed(f"{directory} contains no data")
-    os.nice(_NICENESS)
-    crypto.load_key(directory)
-    target = options.file.absolute()
-    progress = _Progress()
-    try:
-        backups.create_backup(directory, target, options.with_key, progress.show)
-    except backups.BackupFailed as error:
-        raise BackupCommandFailed(str(error)) from None
-    finally:
-        progress.end()
-    print(f"{options.file}: {target.stat().st_size / 1e6:.1f} MB, verified", flush=True)
-    if not options.with_key:
-        print(f"Keep a copy of {directory / archive.KEY} in another place: the backup cannot be restored without it.")
-
-
-class _Progress:
-    """A progress line on stderr that overwrites itself. Nothing is printed if stderr is not a terminal."""
-
-    def __init__(self) -> None:
-        self._last_line = ""
-
-    def show(self, words: str, part: float) -> None:
-        line = f"{words} {part:4.0%}"
-        if sys.stderr.isatty() and line != self._last_line:
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-            self._last_line = line
-
-    def end(self) -> None:
-        if self._last_line:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _run_restore(options: argparse.Namespace, load: Loader) -> None:
-    from appliance import app
-    from appliance.ops.backups import restore
-
-    if not options.file.exists():
-        raise BackupCommandFailed(f"{options.file} does not exist")
-    if kind := data_dir.irregular_kind(options.file):
-        raise BackupCommandFailed(f"{options.file} is {kind}, not a backup")
-    app.connect_signals()
-    directory = data_dir.create(Path(load(options).config.data_dir))
-    with data_dir.lock(directory):
-        try:
-            restored = restore.restore_backup(
-                directory, options.file, options.force, lambda words: print(words, flush=True)
-            )
-        except (restore.RestoreFailed, restore.RestoreIncomplete, archive.DamagedArchive) as error:
-            raise BackupCommandFailed(str(error)) from None
-        _print_restore_report(restored)
-
-
-def _print_restore_report(restored: "restore.RestoreResult") -> None:
-    from appliance.ops.backups import restore
-
-    print(f"Restored to {clock.iso(restored.manifest.taken_at)}.")
-    if restored.previous_data_path is not None:
-        print(f"The previous data is kept in {restored.previous_data_path}.")
-    replayed = {name.replace("_", " "): number for name, number in restored.replayed._asdict().items() if number}
-    words = ", ".join(f"{number} {name}" for name, number in replayed.items())
-    print(f"Opt-outs since then were replayed: {words}." if words else "There were no opt-outs since then.")
-    for account_id, account_name in rows("SELECT id, name FROM account ORDER BY id"):
-        held_sending = restore.find_held_sending(account_id)
-        print(f"{account_name}: sending is stopped." + ("" if held_sending.is_empty else " Open messages:"))
-        for campaign in held_sending.campaigns:
-            name = campaign.name or "without a name"
-            counts = f"{campaign.open_count} open, {campaign.sent_count} sent earlier"
-            print(f"  campaign {campaign.campaign_id}, {name}: {counts}")
-        for flow in held_sending.flows:
-            print(f"  flow {flow.flow_id}, {flow.name or 'without a name'}: paused, {flow.run_count} runs")
-        if held_sending.flow_message_count or held_sending.other_message_count:
-            flow_count, other_count = held_sending.flow_message_count, held_sending.other_message_count
-            print(f"  {flow_count} messages of flows, {other_count} single messages")
-    if restored.readmitted:
-        print(f"Disabled since the backup, and able to sign in again: {', '.join(restored.readmitted)}.")
-    print("Start the service and open /restored to decide about messages that may have been sent since the backup.")
-
 
 # The commands of the group `user` also work while the service runs.
 

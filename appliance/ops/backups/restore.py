@@ -5,7 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import apsw
 import peewee
@@ -275,17 +275,52 @@ class RestoreResult(NamedTuple):
     readmitted: list[str]  # the addresses of the users who could not sign in before the restore, and now can
 
 
+class Source(Protocol):
+    """A backup that can be restored; `name` is its path or place for messages."""
+
+    name: str
+    manifest: Manifest
+
+    def unpack(self, into: Path) -> None:
+        """Write the files into an empty directory, with all checksums verified. Raises archive.DamagedArchive."""
+        ...
+
+    def authenticate(self) -> None:
+        """Raise archive.DamagedArchive unless the files were made by the installation whose key is loaded by now."""
+        ...
+
+
+class _ArchiveSource:
+    """A backup file."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, self.manifest, self._path = str(path), archive.read_manifest(path), path
+        self._sums: archive.SignedSums | None = None
+
+    def unpack(self, into: Path) -> None:
+        self._sums = archive.unpack_archive(self._path, into)
+
+    def authenticate(self) -> None:
+        assert self._sums is not None, "unpacked before"
+        archive.require_signature(self._path, self._sums)
+
+
 def restore_backup(directory: Path, source: Path, force: bool, report: Callable[[str], None]) -> RestoreResult:
-    """Restore the backup `source` into a data directory that the caller has locked, and open the restored database.
+    """Restore a backup file, as `restore_from` does."""
+    return restore_from(directory, _ArchiveSource(source), force, report)
+
+
+def restore_from(directory: Path, source: Source, force: bool, report: Callable[[str], None]) -> RestoreResult:
+    """Restore a backup into a data directory that the caller has locked, and open the restored database.
 
     `force` allows replacing existing data, which is backed up first. `report` gets a message before each slow step. The
     data is unpacked and prepared in a staging directory, and one rename replaces the database, so a killed process
     leaves either the old or the new data. Raises RestoreFailed, RestoreIncomplete, archive.DamagedArchive, or WrongKey
     for an unusable key file.
     """
-    manifest = archive.read_manifest(source)
+    manifest = source.manifest
     if manifest.schema > len(MIGRATIONS):
-        raise RestoreFailed(f"{source} has schema {manifest.schema}, this program knows {len(MIGRATIONS)}: "
+        raise RestoreFailed(f"{source.name} has schema {manifest.schema}, this program knows {len(MIGRATIONS)}: "
                           f"use {manifest.version} or newer")  # fmt: skip
     database = directory / DATABASE
     exists = os.path.lexists(database)
@@ -305,9 +340,9 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
     staging.mkdir(mode=0o700)
     try:
         report(f"unpacking the backup of {clock.iso(manifest.taken_at)}")
-        sums = archive.unpack_archive(source, staging)
+        source.unpack(staging)
         _load_key(directory, staging, manifest)
-        archive.require_signature(source, sums)
+        source.authenticate()
         saved_path = _preserve_current_data(directory, manifest, report) if exists else None
         report("checking the database")
         try:

@@ -13,7 +13,7 @@ D check
 D openapi
 D version --json
 D backup FILE
-D restore FILE,--force
+D restore SOURCE,--force
 D user.password --email
 D user.otp-off --email
 O agents.stop --account -- one switch stops all agents, also without a browser
@@ -22,10 +22,20 @@ O status -- what runs is looked at where it runs, without a browser
 O agents.stop --account -- all agents at once, also while nobody can sign in
 O agents.resume --account -- ends that
 O support-bundle FILE -- whoever helps sees the installation without its people
+O copies.list -- what is in another place, and what others have deleted there
+O copies.verify --all -- each byte, without a private key
+O copies.prune -- what the settings no longer keep
+O copies.passphrase -- the first line of stdin, so that no other user sees it
+O copies.key -- a recovery key, printed once and stored nowhere
 O recount -- opens and clicks are judged again when the rules of the judge change
 """
 _OPTIONS = """
 O backup --with-key -- a move to another machine is one file
+O backup --to -- an encrypted copy in another place
+O restore --at -- a copy by its time
+O restore --identity -- the recovery key, or an identity file of age
+O restore --signer -- whose copies are trusted, if the recovery key does not say it
+O restore --skip-lost-files -- a store that lost an attachment does not cost the database
 O status --watch -- drawn again while one waits for a send
 O status --json -- for scripts
 O doctor --json -- for scripts that watch
