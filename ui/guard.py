@@ -16,7 +16,8 @@ from sanic.response import HTTPResponse
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext
 from appliance.settings import config
-from ui import formats, session, static_files, view
+from appliance.storage.transactions import fetch
+from ui import formats, other_accounts, session, static_files, view
 from ui.forms import Form, safe_path
 from ui.session import Visit
 
@@ -120,7 +121,7 @@ def render_problem(request: Request, status: int, kind: str, **words: Any) -> HT
     that can be repeated at once.
     """
     again = safe_path(_request_path(request)) if status == 503 and request.method in SAFE_METHODS else ""
-    context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}
+    context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, "intended": None, **words}
     keeps_page = request.method not in SAFE_METHODS or kind in ("stopping", "too_many")
     if context["visit"] and view.is_partial(request) and keeps_page:
         return view.render_dialog(request, "trouble.html", status, **context)
@@ -170,10 +171,11 @@ def public_page(function: Handler) -> Handler:
     return wrapped
 
 
-def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
+def signed_in(needs: str | None = None, any_account: bool = False) -> Callable[[Handler], Handler]:
     """Wrap the handler of a page that needs a signed-in user; other visitors are sent to the sign-in page first.
 
     `needs` is the scope that the role must have (`appliance/accounts/access.py`); None lets every role open the page.
+    A write with `any_account` is about no account, so the account that is open does not matter.
     """
 
     def mark(function: Handler) -> Handler:
@@ -182,6 +184,10 @@ def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
             if request.ctx.visit is None:
                 return _redirect_to_login(request)
             request.ctx.needs = needs  # read by `session.has_access`
+            if request.method not in SAFE_METHODS and not any_account:
+                is_wrong, intended = other_accounts.find_wrong_account(request, request.ctx.visit)
+                if is_wrong:
+                    return render_problem(request, 409, "other_account", intended=intended, back=_page_path(request))
             if needs is not None and not request.ctx.visit.can(needs):
                 return render_problem(request, 403, "not_allowed", detail="")
             if any(type(value) is int and value >> 63 for value in kwargs.values()):
@@ -193,12 +199,31 @@ def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
         async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
             request.ctx.visit = None
             with i18n.use_language(session.browser_language(request)):
-                return await _handle_errors(request, serve(request, *args, **kwargs))
+                response = await _handle_errors(request, serve(request, *args, **kwargs))
+                return await _offer_other_account(request, response)
 
         wrapped.needs = needs  # type: ignore[attr-defined]  # read by `Visit.can_open` and by the tests of roles
         return wrapped
 
     return mark
+
+
+async def _offer_other_account(request: Request, response: HTTPResponse | None) -> HTTPResponse | None:
+    """Return a page that offers to open another account of the person, if a page was not found that is in that one."""
+    visit = request.ctx.visit
+    if response is None or response.status != 404 or request.method not in SAFE_METHODS or visit is None:
+        return response
+    if not visit.has_several_accounts:
+        return response
+    owner = await fetch(other_accounts.find_account_of_page, visit, request.path)
+    if owner is None:
+        return response
+    return render_problem(request, 404, "elsewhere", intended=owner, back=safe_path(_request_path(request)))
+
+
+def _page_path(request: Request) -> str:
+    """Return the path of the page that a form came from."""
+    return safe_path(referring_path(request))
 
 
 def _request_path(request: Request) -> str:

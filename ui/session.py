@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, devices, login, passkeys, sessions, users
+from appliance.accounts import access, devices, login, members, passkeys, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.agents import proposals
 from appliance.audience.consent import Evidence
@@ -18,7 +18,7 @@ from appliance.core.errors import Unavailable
 from appliance.events import user_agents
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
-from appliance.storage.models import User
+from appliance.storage.models import TeamMember, User
 from appliance.storage.transactions import commit, fetch
 from ui import formats
 
@@ -31,12 +31,14 @@ THEMES = ("system", "light", "dark")
 class Visit:
     """A request of a signed-in user: session, user, account, actor and time zone.
 
+    `memberships` are the accounts that the person may enter, this one among them, with the role in each.
     `queue_summary` is the sending summary that the sidebar shows, and `open_proposals` the number of open proposals of
     agents, None for an account without agents.
     """
 
-    def __init__(self, request: Request, session: Any) -> None:
+    def __init__(self, request: Request, session: Any, memberships: list[TeamMember]) -> None:
         self.request = request
+        self.memberships = memberships
         self.session = session
         self.user = session.user
         self.account = session.user.account
@@ -56,18 +58,23 @@ class Visit:
         """Return the consent evidence for changes that the user makes with this request."""
         return Evidence("ui", self.actor_id, self.request.ctx.client, self.request.headers.get("user-agent"))
 
+    @property
+    def has_several_accounts(self) -> bool:
+        """Whether the person may enter another account, too."""
+        return len(self.memberships) > 1
+
     def can(self, scope: str) -> bool:
         """Return whether the user's role includes a scope."""
         return scope in access.role_scopes(self.user.role)
 
-    def can_open(self, path: str) -> bool:
-        """Return whether the user's role may open the page at a path; a query or fragment in it is ignored.
+    def can_open(self, path: str, role: str | None = None) -> bool:
+        """Return whether a role, by default the user's, may open the page at a path without its query and fragment.
 
         Raises sanic.exceptions.NotFound if there is no page.
         """
         _, handler, _ = self.request.app.router.get(path.partition("#")[0].partition("?")[0], "GET", None)
         needs = getattr(handler, "needs", None)
-        return needs is None or self.can(needs)
+        return needs is None or needs in access.role_scopes(self.user.role if role is None else role)
 
 
 def is_secure(request: Request) -> bool:
@@ -88,14 +95,15 @@ async def load_visit(request: Request) -> Visit | None:
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
-    session, queue, proposal_count = await fetch(_load_session, token, request.headers.get("hx-request") != "true")
-    if session is None:
+    loaded = await fetch(_load_session, token, request.headers.get("hx-request") != "true")
+    if loaded is None:
         return None
+    session, memberships, queue, proposal_count = loaded
     if sessions.needs_touch(session):
         # Pages can be read even if the database cannot be written to.
         with suppress(Unavailable):
             await commit(sessions.touch, session.id, request.ctx.client)
-    visit = Visit(request, session)
+    visit = Visit(request, session, memberships)
     visit.queue_summary = queue or visit.queue_summary
     visit.open_proposals = proposal_count
     # Texts are also made before the page is rendered, by the handler and its reading functions.
@@ -110,16 +118,22 @@ def browser_language(request: Request) -> str:
     return i18n.negotiate_language(request.headers.get("accept-language"))
 
 
-def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.SendingSummary | None, int | None]:
-    """Return the session of a cookie's token, or None; with `whole` also what the sidebar shows.
+def _load_session(
+    token: str, whole: bool
+) -> tuple[Any, list[TeamMember], delivery_status.SendingSummary | None, int | None] | None:
+    """Return the session of a cookie's token and the person's memberships, or None for no session.
 
-    This is the sending summary, and the number of open proposals of agents (`proposals.count_for_navigation`).
+    With `whole`, what the sidebar shows follows: the sending summary, and the number of open proposals of agents
+    (`proposals.count_for_navigation`).
     """
     session = sessions.find_by_cookie(token)
-    if not whole or session is None:
-        return session, None, None
+    if session is None:
+        return None
+    memberships = members.list_of(session.user_id)
+    if not whole:
+        return session, memberships, None, None
     account_id = session.user.account_id
-    return session, delivery_status.get_summary(account_id), proposals.count_for_navigation(account_id)
+    return session, memberships, delivery_status.get_summary(account_id), proposals.count_for_navigation(account_id)
 
 
 def has_access(request: Request) -> bool:
@@ -265,6 +279,12 @@ def store_secret(session_id: int, kind: str, value: Any) -> None:
     if len(_secrets) > 1000:
         _secrets.clear()
     _secrets[session_id, kind] = value
+
+
+def forget_secrets(session_id: int) -> None:
+    """Remove the secrets of a session that no page has shown yet."""
+    for key in [key for key in _secrets if key[0] == session_id]:
+        _secrets.pop(key, None)
 
 
 def pop_secret(visit: Visit, kind: str) -> Any:

@@ -21,8 +21,9 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
-from ui import documentation, formats, labels, session, static_files, transport_labels
+from ui import documentation, formats, labels, other_accounts, session, static_files, transport_labels
 from ui.forms.lookups import describe_time_zone
+from ui.session import Visit
 from ui.widgets import charts, experiment_views
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
@@ -245,7 +246,7 @@ def render(
             spot = other.replace("_", "-")
             part = _render_block(template_, other, values)
             body += f'<hx-partial hx-target="#{spot}" hx-swap="outerMorph">{part}</hx-partial>'
-    return _html_response(body, status)
+    return _html_response(body, status, values["visit"])
 
 
 def render_blocks(
@@ -254,7 +255,8 @@ def render_blocks(
     """Render blocks of a page, one after the other; a script replaces the elements with the ids of the blocks."""
     template_ = template_environment().get_template(template)
     values = _build_context(request, context)
-    return _html_response("".join(_render_block(template_, name, values) for name in names), status)
+    body = "".join(_render_block(template_, name, values) for name in names)
+    return _html_response(body, status, values["visit"])
 
 
 def render_whole(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
@@ -262,14 +264,13 @@ def render_whole(request: Request, template: str, status: int = 200, /, **contex
     values = _build_context(request, context)
     visit = values["visit"]
     values["notice"] = _pop_notice(request, visit.session.id) if visit else None
-    return _html_response(template_environment().get_template(template).render(values), status)
+    return _html_response(template_environment().get_template(template).render(values), status, visit)
 
 
 def render_fragment(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
     """Render a template that is not a whole page, such as a fragment that several pages include."""
-    return _html_response(
-        template_environment().get_template(template).render(_build_context(request, context)), status
-    )
+    values = _build_context(request, context)
+    return _html_response(template_environment().get_template(template).render(values), status, values["visit"])
 
 
 def render_dialog(request: Request, template: str, status: int, /, **context: Any) -> HTTPResponse:
@@ -322,6 +323,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         **context,
         "visit": visit,
         "path": request.path,
+        "here": request.path + (f"?{request.query_string}" if request.query_string else ""),
         "help_url": documentation.help_url(request.path),
         "can": lambda scope: visit is not None and visit.can(scope),
         "tabs": TAB_BAR,
@@ -356,8 +358,13 @@ def _render_block(template: Template, name: str, values: dict[str, Any]) -> str:
 _EMAIL_WORD = re.compile(r"\b([Ee])-(?=[Mm]ail)(?=[^<>]*<(?!/(?:title|option|textarea|pre|code|script|style)\b))")
 
 
-def _html_response(body: str, status: int) -> HTTPResponse:
-    """Return a page, or a part of one, in which no line ends after the hyphen of "E-Mail" (U+2011 instead)."""
+def _html_response(body: str, status: int, visit: Visit | None) -> HTTPResponse:
+    """Return a page, or a part of one, in which no line ends after the hyphen of "E-Mail" (U+2011 instead).
+
+    If the person has several accounts, its forms say which one they are for.
+    """
+    if visit is not None and visit.has_several_accounts:
+        body = other_accounts.name_account(body, visit)
     if i18n.get_language() != i18n.DEFAULT_LANGUAGE:
         body = _EMAIL_WORD.sub("\\1\u2011", body)
     return HTTPResponse(body, status, {"vary": "HX-Request, HX-Target"}, "text/html; charset=utf-8")

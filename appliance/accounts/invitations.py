@@ -155,6 +155,31 @@ def accept(invitation_id: int, token: str, new: NewUser, ip: str | None) -> User
     return user
 
 
+def find_person(row: Invitation) -> User | None:
+    """Return the person with the invited address who has a user already, or None."""
+    person: User | None = User.get_or_none(User.email == row.email)
+    return person
+
+
+def join(invitation_id: int, token: str, user_id: int, ip: str | None) -> User:
+    """Add a person who has a user already to the account of an invitation, and delete the invitation.
+
+    Raises NotFound if the link is not valid or is for another address than the person's, and Invalid for a member of
+    the account, even a disabled one.
+    """
+    require_write_transaction()
+    row = find(invitation_id, token)
+    person = find_person(row) if row is not None else None
+    if row is None or person is None or person.id != user_id:
+        raise NotFound
+    user = users.join(row.account_id, user_id, row.role)
+    row.delete_instance()
+    data = {"role": row.role, "invited_by": f"user:{row.invited_by_id}"}
+    by = Actor(f"user:{user.id}", ip, user.id, account_id=user.account_id)
+    audit.record(by, user.account_id, "user_add", f"user:{user.id}", data)
+    return user
+
+
 def find_expired(limit: int) -> list[int]:
     """Return the ids of up to `limit` invitations that expired more than 30 days ago."""
     before = clock.now_ms() - _KEEP_EXPIRED_MS

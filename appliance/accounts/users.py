@@ -75,6 +75,19 @@ def create(account_id: int, new: NewUser, role: str = "owner") -> User:
     return members.add(user.id, account_id, role)
 
 
+def join(account_id: int, user_id: int, role: str) -> User:
+    """Add a person who has a user already to another account; raises Invalid for an unknown role or account.
+
+    Raises Invalid for a member of the account, too, even a disabled one.
+    """
+    require_write_transaction()
+    if role not in ROLES:
+        raise Invalid({"role": [gettext("is not included in the list")]})
+    if Account.get_or_none(Account.id == account_id) is None:
+        raise Invalid({"account": [gettext("must exist")]})
+    return members.add(user_id, account_id, role)
+
+
 def validate_email(email: str) -> None:
     """Raise Invalid for an address that is blank, malformed, or used by a user of any account."""
     if not email.strip():

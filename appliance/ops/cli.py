@@ -56,7 +56,11 @@ def add_user_commands(group: Any, command: Callable[..., Any], opened: OpenDatab
         user_parser.add_argument("--email", required=True)
         return user_parser
 
-    user_parser = add("add", _add_user, "add a user; the password is the first line of stdin")
+    user_parser = add(
+        "add",
+        _add_user,
+        "add a user; the password is the first line of stdin. A user of another account joins with the password there",
+    )
     user_parser.add_argument("--role", default="owner", help="owner, admin, editor, author or viewer")
     user_parser.add_argument("--account", type=parse_account_id, default=1, metavar="ID")
     add(
@@ -97,7 +101,12 @@ def read_password() -> str:
 def _add_user(options: argparse.Namespace) -> None:
     from appliance.accounts import audit, users
 
-    new_user, data = users.prepare_user(options.email, read_password()), {"role": options.role}
+    data, person = {"role": options.role}, users.find_by_email(options.email)
+    if person is not None:
+        join = (users.join, options.account, person.id, options.role)
+        transactions.write(audit.run_and_record, _build_actor(), "user_add", *join, data=data)
+        return
+    new_user = users.prepare_user(options.email, read_password())
     args = (users.create, options.account, new_user, options.role)
     transactions.write(audit.run_and_record, _build_actor(), "user_add", *args, data=data)
 

@@ -40,7 +40,7 @@
     $("[data-large]", drawer()).hidden = true;
     say(file.name ? t("Uploading %(name)s…", { name: file.name }) : t("Uploading image…"));
     try {
-      const answer = await fetch("/templates/media", { method: "POST", body: form, headers: { "hx-request": "true", "hx-target": "div#media-one" } });
+      const answer = await fetch("/templates/media", { method: "POST", body: form, headers: { "hx-request": "true", "hx-target": "div#media-one", "x-account": document.body.dataset.account || "" } });
       const uploaded = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("media-one");
       preview.replaceChildren(...(uploaded?.childNodes || []));
       say(uploaded ? "" : t("Upload failed. Try again."));

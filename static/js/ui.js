@@ -167,6 +167,11 @@
     if (document.hidden && sourceElement?.getAttribute("hx-trigger")?.startsWith("every")) { event.preventDefault(); return; }
     if (request.method === "GET" && request.body) for (const [key, value] of [...request.body]) if (value === "") request.body.delete(key);
   });
+  // A page says for which account it writes, because another tab may have opened another one.
+  document.addEventListener("htmx:config:request", (event) => {
+    const { request } = event.detail.ctx, { account } = document.body.dataset;
+    if (account && request.method !== "GET") request.headers["X-Account"] = account;
+  });
   // htmx writes the style attribute of what is replaced on what comes with the same id, which the policy of pages
   // blocks: a style that a script, an extension or the browser's own tools set stays behind.
   addEventListener("htmx:before:swap", (event) => {

@@ -316,19 +316,25 @@ def _redirect_to_team(request: Request, visit: Visit, row: Invitation, is_sent: 
 async def show_invitation(request: Request, invitation_id: int, token: str) -> HTTPResponse:
     """Show the form for name, password and language, or an error if the link is no longer valid."""
     row = await _find_invitation(invitation_id, token)
-    return _render_invitation(request, row, Form({"language": i18n.get_language()}), 200 if row else 410)
+    form = Form({"language": i18n.get_language()})
+    return await _render_invitation(request, row, form, 200 if row else 410)
 
 
 @pages.post("/invitations/<invitation_id:int>/<token:str>")
 @public_page
 async def accept_invitation(request: Request, invitation_id: int, token: str) -> HTTPResponse:
-    """Create the user of an invitation, and sign the user in."""
+    """Create the user of an invitation, and sign the user in; a person who has a user already joins with it.
+
+    Such a person has to be signed in: the link alone does not prove who opens it.
+    """
     store.check_rate(
         f"invitation:{request_limits.client_key(request.ctx.client)}", _MAX_ATTEMPTS, request_limits.FAILURE_WINDOW_MS
     )
     row, form = await _find_invitation(invitation_id, token), Form.from_request(request)
     if row is None:
-        return _render_invitation(request, None, form, 410)
+        return await _render_invitation(request, None, form, 410)
+    if await fetch(invitations.find_person, row) is not None:
+        return await _join(request, row, token)
     form.require("name", gettext("Enter your name."))
     language = form["language"] if form["language"] in i18n.LANGUAGES else ""
     try:
@@ -337,20 +343,41 @@ async def accept_invitation(request: Request, invitation_id: int, token: str) ->
             raise errors.Invalid({})
         user = await commit(_accept_invitation, invitation_id, token, new, language, request.ctx.client)
     except errors.NotFound:
-        return _render_invitation(request, None, form, 410)
+        return await _render_invitation(request, None, form, 410)
     except errors.Invalid as error:
         form.values["password"] = ""
-        if "email" in error.fields:
-            form.add_error("base", gettext(
-                "%(email)s already signs in to another account of this installation. Ask for an invitation to another "
-                "email address.", email=row.email,
-            ))  # fmt: skip
-        elif error.fields:
+        if error.fields:
             form.add_errors(error)
-        return _render_invitation(request, row, form, 422)
+        return await _render_invitation(request, row, form, 422)
     response = view.redirect(request, "/")
     await session.sign_in(request, response, user, "invitation")
     return response
+
+
+async def _join(request: Request, row: Any, token: str) -> HTTPResponse:
+    """Let the signed-in person join the account of an invitation, and open it."""
+    visit = await session.load_visit(request)
+    if visit is None or visit.user.email != row.email:
+        return await _render_invitation(request, row, Form(), 403)
+
+    def write() -> User:
+        user = invitations.join(row.id, token, visit.user.id, request.ctx.client)
+        sessions.open_account(visit.session.id, user.account_id, visit.actor)
+        return user
+
+    try:
+        user = await commit(write)
+    except errors.NotFound:
+        return await _render_invitation(request, None, Form(), 410)
+    except errors.Invalid:
+        form = Form()
+        form.add_error("base", gettext("You are a member of this account already, or were deactivated there."))
+        return await _render_invitation(request, row, form, 422)
+    request.ctx.visit = visit
+    view.clear_flash(request)
+    session.forget_secrets(visit.session.id)
+    view.flash(request, gettext("You are now in %(account)s.", account=user.account.name))
+    return view.redirect(request, "/")
 
 
 def _accept_invitation(invitation_id: int, token: str, new: users.NewUser, language: str, ip: str | None) -> User:
@@ -365,8 +392,11 @@ async def _find_invitation(invitation_id: int, token: str) -> Any:
     return None if invitation_id >> 63 else await fetch(invitations.find, invitation_id, token)
 
 
-def _render_invitation(request: Request, row: Any, form: Form, status: int) -> HTTPResponse:
+async def _render_invitation(request: Request, row: Any, form: Form, status: int) -> HTTPResponse:
+    """Render the page of an invitation; a person who has a user already gets only a button, once signed in."""
+    has_user = row is not None and await fetch(invitations.find_person, row) is not None
+    visit = await session.load_visit(request) if has_user else None
     return view.render(
         request, "login/invitation.html", status, form=form, invitation=row, languages=list(i18n.LANGUAGES.items()),
-        role=ROLES[row.role] if row else None,
+        role=ROLES[row.role] if row else None, has_user=has_user, signed_in_as=visit.user.email if visit else None,
     )  # fmt: skip
