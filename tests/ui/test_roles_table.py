@@ -13,7 +13,8 @@ from tests.kit.server import PASSWORD, Server
 # By the least role that may submit it; forms for everyone are with the viewer
 FORMS = {
     "viewer": """
-        /accounts/open /login /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/* /segments/check /segments/rows
+        /accounts/open /login /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/* /segments/check
+        /segments/rows
         /settings/apps/*/disconnect /settings/keyboard /settings/theme /setup/*/account-name
         /settings/you /settings/you/language /settings/you/otp /settings/you/otp/off /settings/you/password
         /settings/you/sessions/*/end /settings/you/sessions/end""",
