@@ -101,8 +101,8 @@ def run_erasures() -> None:
         while transactions.write(removal.purge_search_index):
             pass
         transactions.write(_delete_erasure, person)
-    if erased:
-        # The write-ahead log contains the deleted data until it is truncated.
+    if erased and not database.is_log_replicated():
+        # The write-ahead log contains the deleted data until it is truncated. Litestream does that by itself.
         database.truncate_wal(connection())
     while transactions.write(prune_chunks):
         pass

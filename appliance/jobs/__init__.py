@@ -66,7 +66,7 @@ from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.sms_sender import SmsSender
 from appliance.settings import config
 from appliance.storage import disk_guard, transactions
-from appliance.storage.database import checkpoint, close_database, rows
+from appliance.storage.database import checkpoint, close_database, is_log_replicated, rows
 from appliance.storage.disk_guard import StorageError, to_storage_error
 from appliance.tracking import hits
 from appliance.tracking.hits import HitJudge
@@ -446,7 +446,8 @@ class Jobs:
         if disk_guard.write_blocker() is not None:
             transactions.write(settings.write_heartbeat)
         try:
-            checkpoint()
+            if not is_log_replicated():
+                checkpoint()
         except apsw.Error as error:
             disk_guard.note_failure(error)
             raise disk_guard.to_storage_error(error) or error from None

@@ -494,6 +494,11 @@ def current() -> Config:
     return _current
 
 
+def is_loaded() -> bool:
+    """Return whether the configuration of this process is set."""
+    return _current is not None
+
+
 def format_example() -> str:
     """Return the text of `config.example.toml`: every setting with its default and its help line."""
     lines = [

@@ -11,6 +11,8 @@ from msgspec import Meta, Struct, field
 from appliance.settings.copies import Copies
 from appliance.settings.logs import Log, Updates
 
+from appliance.settings.standby import Lease, Litestream
+
 
 def _help(text: str, **extra: Any) -> Meta:
     return Meta(description=text, extra=extra or None)
@@ -573,4 +575,6 @@ class Config(Struct, frozen=True):
     backup: Backup = Backup()
     copies: Copies = Copies()
     updates: Updates = Updates()
+    litestream: Litestream = Litestream()
+    lease: Lease = Lease()
     log: Log = Log()

@@ -18,6 +18,7 @@ from playhouse.sqlite_ext import AutoIncrementField
 from appliance.core import time_zones
 from appliance.core.addresses import normalize_unicode
 from appliance.core.i18n import fold
+from appliance.settings import config
 
 
 @lru_cache(maxsize=4096)
@@ -90,7 +91,8 @@ PRAGMAS = {
     "temp_store": 2,
     "mmap_size": 268_435_456,
     "journal_size_limit": 67_108_864,
-    # Pages; for commands and migrations. In the service `writer.Checkpointer` does the checkpoints.
+    # Pages; for commands and migrations. In the service `writer.Checkpointer` does the checkpoints, and with Litestream
+    # the connections do none.
     "wal_autocheckpoint": 20_000,
 }
 
@@ -135,7 +137,18 @@ def open_database(path: Path | str) -> None:
     # Without SQLITE_OPEN_CREATE a removed file is not created again; a thread that connects later would otherwise read
     # an empty database. SQLITE_OPEN_URI allows attaching a file read-only.
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
-    database.init(str(path), pragmas=PRAGMAS, flags=flags)
+    checkpoints = {"wal_autocheckpoint": 0} if is_log_replicated() else {}
+    database.init(str(path), pragmas=PRAGMAS | checkpoints, flags=flags)
+
+
+def is_log_replicated() -> bool:
+    """Return whether Litestream reads the write-ahead log and shortens it (`litestream.socket`).
+
+    Litestream holds a read transaction, so that a checkpoint of ours could neither restart nor truncate the log, and
+    one with TRUNCATE would wait for the busy timeout. A checkpoint while Litestream is not running costs it a new
+    snapshot.
+    """
+    return config.is_loaded() and bool(config.current().litestream.socket)
 
 
 def close_database() -> None:

@@ -19,12 +19,14 @@ import peewee
 
 from appliance.core import limited_process, logs
 from appliance.storage import disk_guard
-from appliance.storage.database import checkpoint, close_database, connection, write_state
+from appliance.storage.database import checkpoint, close_database, connection, is_log_replicated, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.writer")
 _MAX_WAL_PAGES = 2_000  # 8 MB
+# With Litestream, which checkpoints by itself; a longer log means that it does not run. 256 MB
+_MAX_REPLICATED_WAL_PAGES = 65_536
 _CHECKPOINT_RETRY_SECONDS = 1.0
 # A batch is committed after this many writes or seconds, so that no caller waits long for the writes of others.
 _MAX_WRITES = 200
@@ -39,23 +41,26 @@ class Checkpointer:
     record its size. SQLite overwrites the log from its start only once the whole log has been copied and no write came
     in between. So this thread copies most of the log while the writer works, and the writer thread copies the rest
     between transactions: `between` runs a function on the writer thread outside of a transaction.
+
+    With Litestream, the log is left to it until it has grown to `_MAX_REPLICATED_WAL_PAGES`.
     """
 
     def __init__(self, between: Callable[[Callable[[], None]], None]) -> None:
         self._between = between
+        self._is_replicated = is_log_replicated()
         self._due, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkpointer", daemon=True)
         self._thread.start()
 
     def watch(self, writing_connection: Any) -> None:
-        """Wake the checkpointing thread when a commit on a connection leaves `_MAX_WAL_PAGES` or more in the log.
+        """Wake the checkpointing thread when a commit on a connection leaves too many pages in the log.
 
         This replaces SQLite's automatic checkpoints on the connection.
         """
         writing_connection.set_wal_hook(self._request_checkpoint)
 
     def _request_checkpoint(self, connection: Any, name: str, pages: int) -> int:
-        if pages >= _MAX_WAL_PAGES:
+        if pages >= (_MAX_REPLICATED_WAL_PAGES if self._is_replicated else _MAX_WAL_PAGES):
             self._due.set()
         return 0
 

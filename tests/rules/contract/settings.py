@@ -100,6 +100,8 @@ limits: request_timeout agent_acts_per_hour
 storage: least_free_mb least_free_percent reserve_mb
 events: keep
 updates: url
+litestream: socket
+lease: store seconds
 log: file file_mb files
 """
 OURS = frozenset(

@@ -1,0 +1,65 @@
+"""Ask Litestream over its control socket when it last copied the database (https://litestream.io/reference/config/)."""
+
+import http.client
+import json
+import socket
+from datetime import datetime
+from pathlib import Path
+
+from appliance.settings import config
+
+_TIMEOUT_SECONDS = 3.0
+_MAX_RESPONSE_BYTES = 1 << 20
+
+
+class LitestreamDown(Exception):
+    """Litestream does not answer, or does not copy this database; the message is the reason."""
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """An HTTP connection to a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_TIMEOUT_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_TIMEOUT_SECONDS)
+        self.sock.connect(self._path)
+
+
+def is_used() -> bool:
+    """Return whether Litestream copies the database of this installation (`litestream.socket`)."""
+    return bool(config.current().litestream.socket)
+
+
+def read_last_sync(database: Path) -> float:
+    """Return when Litestream last had copied everything in a database, in seconds since 1970.
+
+    Without a change of the database it still looks at it each second. Raises LitestreamDown.
+    """
+    path = config.current().litestream.socket
+    for entry in _list_databases(path):
+        if Path(str(entry.get("path"))).resolve() == database.resolve():
+            if "last_sync_at" not in entry:
+                raise LitestreamDown(f"it has not copied anything since it was started (status: {entry.get('status')})")
+            return datetime.fromisoformat(str(entry["last_sync_at"])).timestamp()
+    raise LitestreamDown(f"{database} is not in its configuration")
+
+
+def _list_databases(path: str) -> list[dict[str, object]]:
+    connection = _SocketConnection(path)
+    try:
+        connection.request("GET", "/list")
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            raise LitestreamDown(f"{path} answered with status {response.status}")
+        databases = json.loads(response.read(_MAX_RESPONSE_BYTES))["databases"] or []
+        return [dict(entry) for entry in databases]
+    except OSError as error:
+        raise LitestreamDown(f"{path} does not answer: {error.strerror or error}") from None
+    except (http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        raise LitestreamDown(f"{path} is not the control socket of Litestream: {error}") from None
+    finally:
+        connection.close()
