@@ -32,7 +32,7 @@ from appliance.api.endpoints import ApiRequest, ApiResponse, Route, Routes
 from appliance.core.errors import Unavailable
 from appliance.ops import metrics as metrics_scrape
 from appliance.ops.metrics import render_metrics
-from appliance.storage import disk_guard, transactions
+from appliance.storage import disk_guard, send_lease, transactions
 from appliance.storage.database import close_database, scalar
 from appliance.storage.transactions import fetch_public
 
@@ -104,7 +104,7 @@ async def _get_readiness(request: Request) -> HTTPResponse:
 
 
 def _find_missing_part(context: Any) -> str | None:
-    """Return `starting`, `storage` or `queue` for the part of the service that is not ready, or None.
+    """Return `starting`, `storage`, `lease` or `queue` for the part of the service that is not ready, or None.
 
     A service that is shutting down rejects every request before this function is called.
     """
@@ -112,6 +112,8 @@ def _find_missing_part(context: Any) -> str | None:
         return "starting"
     if disk_guard.send_blocker() is not None:
         return "storage"
+    if not send_lease.is_held():
+        return "lease"
     return None if context.works.is_running() else "queue"
 
 

@@ -21,7 +21,7 @@ from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.senders import get_transport_limit_name
 from appliance.sending.messages.transport_choice import TransportRules, TransportStates
 from appliance.settings import config
-from appliance.storage import disk_guard
+from appliance.storage import disk_guard, send_lease
 from appliance.storage.database import fetch_one, rows, scalar
 from appliance.storage.models import Account, Campaign, Experiment
 
@@ -98,6 +98,9 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     storage_problem = disk_guard.send_blocker()
     if storage_problem is not None:
         return HoldReason("storage", storage_problem)
+    lease_problem = send_lease.find_blocker()
+    if lease_problem is not None:
+        return HoldReason("lease", lease_problem)
     next_message = fetch_one(
         f"SELECT {COLUMNS}, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _index_values(campaign)
     )

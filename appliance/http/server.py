@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sanic import HTTPResponse, Request, Sanic
@@ -54,6 +55,7 @@ from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
 from appliance.inbound.submission import SubmissionServer
 from appliance.jobs import BackgroundWork, certificate_notice
 from appliance.ops import metrics
+from appliance.ops.fencing import keeper
 from appliance.public import clicks
 from appliance.sending.messages import queue, retries
 from appliance.sending.messages.links import LinkRequest, TrackedMessage
@@ -90,7 +92,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.submission = SmtpListener(config), SubmissionServer(config)
     app.ctx.certificate, app.ctx.works = None, None
-    app.ctx.handshakes = None
+    app.ctx.handshakes = app.ctx.lease = None
     app.ctx.challenges = LiveChallenges()
     app.ctx.http_listener = app.ctx.issuer = None
     if store.uses_auto(config):
@@ -303,6 +305,8 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
         doors = Doors(app.ctx.http_listener.is_bound, app.ctx.handshakes is not None)
         app.ctx.issuer = CertificateIssuer(app.ctx.config, app.ctx.challenges, doors, certificate_notice.notify_owners)
         app.ctx.issuer.start()
+    if app.ctx.lease is not None:
+        app.ctx.lease.start()
     works = BackgroundWork(app.ctx.process)
     await loop.run_in_executor(None, works.start)
     app.ctx.works = works
@@ -361,6 +365,8 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
             await loop.run_in_executor(None, transactions.stop)
             break
     await ending
+    if app.ctx.lease is not None:
+        await loop.run_in_executor(None, app.ctx.lease.stop)
     log.info("server: sending stopped seconds=%.1f", time.monotonic() - started)
 
 
@@ -381,6 +387,7 @@ def serve(config: Config) -> None:
     host, _, port = config.listen.rpartition(":")
     raise_descriptor_limit()
     app = build(config)
+    app.ctx.lease = keeper.open_keeper(Path(config.data_dir))
     store.prepare(config)
     if app.ctx.http_listener is not None:
         app.ctx.http_listener.bind()

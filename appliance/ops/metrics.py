@@ -24,10 +24,11 @@ from appliance.core import clock, data_dir, metrics
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Unavailable
 from appliance.core.metrics import Counter, Family, Gauge, Histogram, Labels, gauge_family
+from appliance.ops import litestream
 from appliance.sending.messages import delivery_status
 from appliance.sending.messages.delivery_status import CHANNELS
 from appliance.settings import config
-from appliance.storage import disk_guard
+from appliance.storage import disk_guard, send_lease
 from appliance.storage.database import fetch_one, rows, scalar
 
 _start_time = 0.0
@@ -50,6 +51,8 @@ def collect_machine_metrics() -> Iterator[Family]:
     )
     yield from _collect_process_metrics()
     yield from _collect_storage_metrics()
+    if litestream.is_used():
+        yield from _collect_replication_metrics()
 
 
 def _collect_process_metrics() -> Iterator[Family]:
@@ -88,6 +91,17 @@ def measure_database(directory: Path) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
+def _collect_replication_metrics() -> Iterator[Family]:
+    """Yield whether Litestream answers, and if so the seconds since it had copied everything."""
+    try:
+        lag = max(0.0, time.time() - litestream.read_last_sync(Path(config.current().data_dir) / "campanero.db"))
+    except litestream.LitestreamDown:
+        yield gauge_family("litestream_up", "1 if Litestream copies the database, else 0.", [({}, 0)])
+        return
+    yield gauge_family("litestream_up", "1 if Litestream copies the database, else 0.", [({}, 1)])
+    yield gauge_family("litestream_lag_seconds", "Seconds since Litestream had copied everything.", [({}, lag)])
+
+
 def _collect_storage_metrics() -> Iterator[Family]:
     directory = Path(config.current().data_dir)
     database_bytes, wal_bytes = measure_database(directory)
@@ -101,6 +115,8 @@ def _collect_storage_metrics() -> Iterator[Family]:
     yield gauge_family("disk_least_free_bytes", "Sending stops below this free space.", [({}, min_free)])
     yield gauge_family("storage_trouble", "1 while sending is stopped because the database cannot be written, else 0.",
                 [({}, int(disk_guard.send_blocker() is not None))])  # fmt: skip
+    yield gauge_family("send_lease_held", "0 while sending is stopped because this machine has no lease, else 1.",
+                [({}, int(send_lease.is_held()))])  # fmt: skip
     yield gauge_family("stop_file", "1 while a file STOP in the data directory stops all sending, else 0.",
                 [({}, int(data_dir.has_stop_file(directory)))])  # fmt: skip
 

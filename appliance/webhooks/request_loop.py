@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from appliance.core import clock
 from appliance.sending.delivery.safe_http import ConnectionPool
-from appliance.storage import disk_guard, transactions
+from appliance.storage import disk_guard, send_lease, transactions
 
 log = logging.getLogger("campanero.webhooks")
 
@@ -97,7 +97,7 @@ class RequestLoop(ABC, Generic[Job, Result]):
         in_flight: dict[asyncio.Task[Result], Job] = {}
         pool = ConnectionPool()
         try:
-            while not self.stopping.is_set() and disk_guard.write_blocker() is None:
+            while not self.stopping.is_set() and disk_guard.write_blocker() is None and send_lease.is_held():
                 self._wakeup.clear()
                 has_more = await self.prepare()
                 for job in self.choose(list(in_flight.values())):

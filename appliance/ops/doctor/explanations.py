@@ -76,6 +76,22 @@ _EXPLANATIONS = {
             "resumes by itself."
         ),
     }),
+    "Litestream": _Explanation(gettext_noop("Continuous copy"), {
+        "ok": gettext_noop("Your data is copied to another place within seconds."),
+        "fail": gettext_noop(
+            "Your data is not copied to another place now, so the loss of the server would lose what is newer than the "
+            "last copy. Ask your administrator to correct this."
+        ),
+    }),
+    "lease": _Explanation(gettext_noop("Permission to send"), {
+        "ok": gettext_noop("This server is the one that sends."),
+        "note": gettext_noop("This server takes the permission to send when it is started."),
+        "warn": gettext_noop("This server takes the permission to send again by itself."),
+        "fail": gettext_noop(
+            "This server may not send, because another one does or the place that decides cannot be reached. Ask your "
+            "administrator."
+        ),
+    }),
     "backups": _Explanation(gettext_noop("Backups"), {
         "ok": gettext_noop("Your data is backed up regularly."),
         "note": gettext_noop("There is no backup yet. The first one is created automatically."),

@@ -13,7 +13,7 @@ from appliance.sending.messages import ledger, senders, sms_rules
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.settings import config, transports
 from appliance.settings.schema import Email, Sms
-from appliance.storage import disk_guard
+from appliance.storage import disk_guard, send_lease
 from appliance.storage.database import Page, fetch_one, rows, scalar
 from appliance.storage.models import Account
 
@@ -297,8 +297,8 @@ def list_unavailable_transports(status: SendStatus) -> set[str]:
 def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) -> list[Obstacle]:
     """Return the obstacles of a channel that sends with these transports; a single one of several blocks not all.
 
-    The order is: the stop of the account (by a user or a restore), the STOP file, the disk guard, unavailable
-    transports, warm-up quotas, hourly limits.
+    The order is: the stop of the account (by a user or a restore), the STOP file, the disk guard, the lease,
+    unavailable transports, warm-up quotas, hourly limits.
     """
     obstacles = []
     if account.sending_stopped:
@@ -311,6 +311,9 @@ def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) ->
     blocker = disk_guard.send_blocker()
     if blocker is not None:
         obstacles.append(Obstacle("storage", blocker))
+    lease_blocker = send_lease.find_blocker()
+    if lease_blocker is not None:
+        obstacles.append(Obstacle("lease", lease_blocker))
     are_all_unavailable = set(keys) <= list_unavailable_transports(status)
     obstacles += [
         Obstacle(
@@ -417,7 +420,7 @@ def _get_stop_reason(account_id: int) -> str | None:
         return str(row[1] or gettext("stopped by a user"))
     if data_dir.has_stop_file(config.current().data_dir):
         return gettext("a file STOP in the data directory")
-    return disk_guard.send_blocker()
+    return disk_guard.send_blocker() or send_lease.find_blocker()
 
 
 def _get_blocked_until(settings: Any) -> tuple[int, str] | None:

@@ -18,7 +18,7 @@ from appliance.core.errors import OutcomeLost, Uncertain
 from appliance.core.i18n import gettext_noop
 from appliance.sending.messages import ledger, marketing_calendar, outcomes, sms_rules
 from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
-from appliance.storage import disk_guard
+from appliance.storage import disk_guard, send_lease
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
 from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.transactions import require_write_transaction
@@ -134,6 +134,13 @@ def claim_one(row: LedgerRow, process: str, rendered: LedgerRow, now: int) -> bo
         (process, rendered.first_attempt_at or now, rendered.body_hash, rendered.provider, now, row.id),
     )
     return True
+
+
+def _list_permitted(candidates: list[LedgerRow]) -> list[LedgerRow]:
+    """Return the candidates that neither a problem of the storage nor the lease keeps from being sent now."""
+    if not candidates or disk_guard.send_blocker() is not None or not send_lease.is_held():
+        return []
+    return [row for row in candidates if send_lease.is_reserved(row.id)]
 
 
 def _keeps_transport(row: LedgerRow, rendered: LedgerRow) -> bool:
@@ -361,11 +368,13 @@ def record(new_outcomes: list[Outcome]) -> None:
 def claim(candidates: list[LedgerRow], process: str) -> set[int]:
     """Claim messages for `process` in the ledger, and return the ids of those that were claimed.
 
-    The caller must not send the others. Nothing is claimed while the disk guard stops sending. The result equals
+    The caller must not send the others. Nothing is claimed while the disk guard or the lease stops sending. The result
+    equals
     calling `claim_one` for each message (a test compares them).
     """
     require_write_transaction()
-    if not candidates or disk_guard.send_blocker() is not None:
+    candidates = _list_permitted(candidates)
+    if not candidates:
         return set()
     now = clock.now_ms()
     candidates_by_id = {row.id: row for row in candidates}
@@ -459,7 +468,8 @@ def record_and_claim(new_outcomes: list[Outcome], candidates: list[LedgerRow], p
     if accepted:
         items = [(outcome.row.id, outcome.subject, outcome.sender, outcome.internet_message_id) for outcome in accepted]
         run_set(_LOG_ACCEPTED, items, now=clock.now_ms())
-    claimed = _claim_in_log(candidates, process) if candidates and disk_guard.send_blocker() is None else set()
+    permitted = _list_permitted(candidates)
+    claimed = _claim_in_log(permitted, process) if permitted else set()
     # After an uncertain attempt, an SMS stays uncertain even if a second attempt fails.
     uncertain_ids = [
         outcome.row.id

@@ -22,7 +22,7 @@ from appliance.sending.delivery.smtp_connect import MxTarget
 from appliance.sending.messages.delivery_status import PausedTransport
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.settings import config
-from appliance.storage import disk_guard
+from appliance.storage import disk_guard, send_lease
 
 # Consecutive rejections that are our fault, or lost replies, before campaigns are paused (docs/decisions.md#6,
 # `transport`).
@@ -376,7 +376,7 @@ class UnreachableHosts:
 
 
 class StopSwitch:
-    """What stops all sending of this process: its end (`stopping`), a STOP file, and a problem of the storage.
+    """What stops all sending of this process: its end (`stopping`), a STOP file, the storage, and a lost lease.
 
     The stop switch of an account is not checked here.
     """
@@ -398,4 +398,4 @@ class StopSwitch:
         now = time.monotonic()
         if now > self._checked_at + _STOP_FILE_SECONDS:
             self._checked_at, self._has_stop_file = now, data_dir.has_stop_file(config.current().data_dir)
-        return self._has_stop_file or disk_guard.send_blocker() is not None
+        return self._has_stop_file or disk_guard.send_blocker() is not None or not send_lease.is_held()

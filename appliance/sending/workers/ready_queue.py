@@ -17,6 +17,7 @@ from appliance.sending.messages.queue_reader import LimitNames, QueueReader, Sou
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.rate_limits import ALL, READY_FACTOR, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
+from appliance.storage import send_lease
 
 log = logging.getLogger("campanero.sender")
 # Messages that waited longer in the queue are rendered again from the current state of the database.
@@ -34,6 +35,8 @@ _LONG_TURN_SECONDS = 0.01
 _PARKED_SECONDS = 1.0
 # Delay before the next refill after one that failed; it doubles with each failure in a row.
 _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 5.0
+# Delay before rows are read again that could not be reserved in the store of the lease.
+_RESERVE_RETRY_SECONDS = 1.0
 
 
 class ReadyQueue:
@@ -353,6 +356,9 @@ class ReadyQueue:
         candidates = {row.id: row for row in self._read(limit, paused, room)}
         count = len(candidates)
         try:
+            if not await send_lease.reserve(candidates):
+                self._retry_at = clock.monotonic() + _RESERVE_RETRY_SECONDS
+                return
             await self._render(candidates)
             self._keep_uncompiled(candidates)
         finally:

@@ -1,0 +1,65 @@
+"""Checks of what makes a second machine ready: Litestream and the lease."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.core import data_dir
+from appliance.core.i18n import gettext
+from appliance.ops import litestream, stores
+from appliance.ops.doctor.checks import Finding
+from appliance.ops.fencing import record as records
+from appliance.ops.stores.base import StoreError
+from appliance.settings import config
+
+# Litestream looks at the database each second, and copies what has changed.
+MAX_LAG_SECONDS = 30.0
+
+
+def check_litestream(directory: Path) -> Iterator[Finding]:
+    """Check that Litestream runs and has copied the database in the last seconds, if it is configured."""
+    if not litestream.is_used():
+        return
+    try:
+        last_sync = litestream.read_last_sync(directory / "campanero.db")
+    except litestream.LitestreamDown as error:
+        yield Finding(
+            "fail",
+            "Litestream",
+            gettext("does not copy the database: %(reason)s", reason=error),
+            "systemctl status campanero-litestream",
+        )
+        return
+    lag = max(0.0, time.time() - last_sync)
+    seconds = f"{lag:.1f}"
+    if lag > MAX_LAG_SECONDS:
+        words = gettext("has not copied the database for %(seconds)s s", seconds=seconds)
+        yield Finding("fail", "Litestream", words, "journalctl -u campanero-litestream")
+    else:
+        yield Finding("ok", "Litestream", gettext("copied the database %(seconds)s s ago", seconds=seconds))
+
+
+def check_lease(directory: Path) -> Iterator[Finding]:
+    """Check that this machine holds the lease, if one is configured."""
+    settings = config.current()
+    if not settings.lease.store:
+        return
+    try:
+        store = stores.open_store(settings.lease.store, settings.copies)
+        try:
+            fetched = records.fetch_lease(store)
+        finally:
+            store.close()
+        node = records.load_node(directory)
+    except StoreError as error:
+        yield Finding("fail", "lease", gettext("its store cannot be used: %(reason)s", reason=error))
+        return
+    if fetched is None:
+        yield Finding("note", "lease", gettext("nobody has taken it yet; the next start does"))
+    elif fetched.record.node != node.node:
+        words = gettext("%(host)s holds it, so this machine sends nothing", host=fetched.record.host)
+        yield Finding("fail", "lease", words, "campanero promote")
+    elif fetched.record.is_released and data_dir.find_service_pid(directory) is not None:
+        yield Finding("warn", "lease", gettext("it was given back, although the service runs"))
+    else:
+        yield Finding("ok", "lease", gettext("held by this machine, epoch %(epoch)s", epoch=fetched.record.epoch))

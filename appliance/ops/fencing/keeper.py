@@ -1,0 +1,193 @@
+"""The thread that takes, renews and gives back the lease, and tells the senders whether they may send.
+
+| The lease object                                    | What this process does                                       |
+|-----------------------------------------------------|--------------------------------------------------------------|
+| is missing                                          | creates it; if it once held the lease, only after waiting    |
+| is of this machine, and released                    | takes it                                                     |
+| is of this machine, and of another process          | takes it once nobody has renewed it for its duration         |
+| is of another machine, of a lower epoch             | takes it back, and waits for its duration before it sends    |
+| is of another machine                               | sends nothing; a person decides (`campanero promote`)        |
+| is its own                                          | renews it, four times in its duration                        |
+| cannot be read or written                           | sends until its duration is over, counted from the last      |
+|                                                     | renewal that succeeded                                       |
+
+A renewal counts from before its request, and a holder stops `_MARGIN_SECONDS` early, so that the holder has stopped
+before any other process may take the lease.
+"""
+
+import logging
+import threading
+from pathlib import Path
+
+from appliance.core import clock, crypto
+from appliance.core.errors import ConfigError
+from appliance.ops import stores
+from appliance.ops.fencing import record as records
+from appliance.ops.fencing.record import FORMAT, FetchedLease, LeaseRecord
+from appliance.ops.stores.base import Conflict, Missing, Store, StoreError
+from appliance.settings import config
+from appliance.storage import send_lease
+
+log = logging.getLogger("campanero.lease")
+_RENEWALS = 4  # in the duration of the lease
+_MARGIN_SECONDS = 2.0
+# A block of ids stays in the lease for this long after a message of it was read: longer than a message stays with a
+# sender, and than a copy of the database usually lags.
+KEPT_SECONDS = 900
+_STARTING = "this machine has not taken the lease yet"
+_WAITING = "waiting until the lease of a process that ended without giving it back is over"
+_FENCED = "another machine, %s, holds the lease, so this one sends nothing; to send from here: campanero promote"
+
+
+class LeaseKeeper:
+    """The keeper of the lease of this process."""
+
+    def __init__(self, store: Store, directory: Path, seconds: int) -> None:
+        self._store, self._directory, self._seconds = store, directory, seconds
+        self._node = records.load_node(directory)
+        self._holder = crypto.random_base62(16)
+        self._mine: FetchedLease | None = None  # the lease as this process last wrote it, while it may be the holder
+        self._watched: tuple[str | None, float] | None = None  # the etag of another's lease, and since when it is that
+        self._due, self._stopping = threading.Event(), threading.Event()
+        self._logged: str | None = _STARTING
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    def start(self) -> None:
+        """Permit nothing until the lease is taken, and start the thread."""
+        send_lease.require(_STARTING, self._due.set)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give the lease back, if this process holds it; call this when nothing is sent any more."""
+        self._stopping.set()
+        self._due.set()
+        self._thread.join(self._seconds)
+        if self._thread.is_alive():
+            return  # The store does not answer, and the lease ends by itself.
+        send_lease.lose(_STARTING)
+        try:
+            if self._mine is not None:
+                records.put_lease(self._store, records.renew(self._mine.record, is_released=True), self._mine.etag)
+        except StoreError as error:
+            log.warning("lease: not given back, so the next start waits %s s: %s", self._seconds, error)
+        finally:
+            self._store.close()
+
+    def _run(self) -> None:
+        interval = self._seconds / _RENEWALS
+        while not self._stopping.is_set():
+            self._due.clear()
+            try:
+                self._step()
+            except StoreError as error:
+                self._note_failure(error)
+            except Exception:
+                # The thread must go on; without a renewal the lease ends by itself.
+                log.exception("lease: renewal failed")
+            self._log_change()
+            self._due.wait(interval)
+
+    def _note_failure(self, error: StoreError) -> None:
+        log.debug("lease: %s", error)
+        send_lease.explain(f"the lease could not be renewed, because its store fails: {error}")
+
+    def _log_change(self) -> None:
+        """Log when the lease was taken or lost, or cannot be taken for another reason."""
+        reason = send_lease.find_blocker()
+        if reason != self._logged:
+            self._logged = reason
+            if reason is None:
+                log.warning("lease: held epoch=%s; sending allowed", self._node.epoch)
+            else:
+                log.error("lease: sending stopped: %s", reason)
+
+    def _step(self) -> None:
+        """Renew the lease, or take it if that is permitted. Raises StoreError."""
+        if self._mine is not None:
+            try:
+                return self._write(self._mine.record, self._mine.etag)
+            except (Conflict, Missing):
+                # Another machine has taken it, the answer to the last renewal was lost, or the store lost the object.
+                log.debug("lease: changed by another writer")
+        fetched = records.fetch_lease(self._store)
+        if fetched is None:
+            return self._create()
+        record = fetched.record
+        if record.holder == self._holder:
+            return self._write(record, fetched.etag)
+        self._mine = None
+        if record.node == self._node.node:
+            return self._take(fetched)
+        self._watched = None
+        send_lease.lose(_FENCED % (record.host or record.node))
+        if record.epoch < self._node.epoch:
+            # The store has lost the lease of this machine, and another one has begun with its old epoch.
+            records.put_lease(self._store, self._claim(record), fetched.etag)
+        return None
+
+    def _claim(self, record: LeaseRecord) -> LeaseRecord:
+        """Return a lease that this machine may take once nobody can hold the former one any more."""
+        seconds = max(record.seconds, self._seconds)
+        return records.claim(record, self._node, seconds)
+
+    def _create(self) -> None:
+        """Create the lease object; on a machine that has held the lease, only once it is missing for its duration.
+
+        If the store has lost the object, the machine that holds the lease creates it again in the meantime.
+        """
+        if self._mine is not None and send_lease.is_held():
+            return self._write(self._mine.record, None)
+        if self._node.epoch and not self._has_watched(None, self._seconds):
+            return send_lease.lose(_WAITING)
+        first = LeaseRecord(
+            FORMAT, max(1, self._node.epoch), self._node.node, records.get_host(), self._holder, 0, self._seconds,
+            False, clock.now_ms(), [], KEPT_SECONDS,
+        )  # fmt: skip
+        return self._write(first, None)
+
+    def _take(self, fetched: FetchedLease) -> None:
+        """Take the lease of this machine: after its release, or when nobody has renewed it for its duration."""
+        record = fetched.record
+        if not record.is_released and not self._has_watched(fetched.etag, record.seconds):
+            return send_lease.lose(_WAITING)
+        send_lease.touch(records.to_blocks(record.blocks))  # a copy of the database may lack what left of them
+        return self._write(record, fetched.etag, epoch=max(record.epoch, self._node.epoch))
+
+    def _has_watched(self, etag: str | None, seconds: float) -> bool:
+        """Return whether the lease object has been the same for so long."""
+        now = send_lease.now()
+        if self._watched is None or self._watched[0] != etag:
+            self._watched = (etag, now)
+        return now >= self._watched[1] + seconds
+
+    def _write(self, record: LeaseRecord, etag: str | None, epoch: int | None = None) -> None:
+        """Write the lease with the blocks that are in use or wanted, and permit sending. Raises StoreError."""
+        started = send_lease.now()
+        wanted = send_lease.list_wanted()
+        send_lease.touch(wanted)
+        ranges = records.to_ranges(send_lease.list_used(KEPT_SECONDS))
+        new = records.renew(
+            record, epoch=epoch or record.epoch, node=self._node.node, host=records.get_host(), holder=self._holder,
+            seconds=self._seconds, is_released=False, renewed_at=clock.now_ms(), blocks=ranges,
+            kept_seconds=KEPT_SECONDS,
+        )  # fmt: skip
+        if new.epoch > self._node.epoch:
+            self._node.epoch = new.epoch
+            records.save_node(self._directory, self._node)
+        self._mine = FetchedLease(new, records.put_lease(self._store, new, etag))
+        self._watched = None
+        send_lease.extend(started + self._seconds - _MARGIN_SECONDS, records.to_blocks(ranges))
+        if send_lease.list_wanted():
+            self._due.set()  # wanted since this renewal began
+
+
+def open_keeper(directory: Path) -> LeaseKeeper | None:
+    """Return the keeper of the configured lease, or None without one. Raises ConfigError for an unusable store."""
+    settings = config.current()
+    if not settings.lease.store:
+        return None
+    try:
+        store = stores.open_store(settings.lease.store, settings.copies)
+        return LeaseKeeper(store, directory, settings.lease.seconds)
+    except StoreError as error:
+        raise ConfigError(f"lease.store: {error}") from None

@@ -1,0 +1,154 @@
+"""The lease object: its content, and the identity of this machine.
+
+Durations are measured by each machine itself, and the epoch says who took the lease last, so that wrong clocks do not
+matter. Times in the object are only shown, or compared with other times of the same machine.
+"""
+
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta, structs
+
+from appliance.core import crypto
+from appliance.core.data_dir import sync_to_disk
+from appliance.ops.stores.base import Store, StoreError
+
+KEY = "lease.json"
+NODE_FILE = "node.json"
+FORMAT = 1
+# More ranges of blocks than this are merged at their smallest gaps: more messages are held then, never fewer.
+MAX_RANGES = 2_000
+
+_Name = Annotated[str, Meta(min_length=1, max_length=100)]
+_Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class DamagedLease(StoreError):
+    """The lease object, or the file of this machine's identity, has no usable content."""
+
+
+class LeaseRecord(msgspec.Struct, frozen=True):
+    """The content of the lease object."""
+
+    format: int
+    epoch: Annotated[int, Meta(ge=1, le=2**53)]  # grows with each promotion
+    node: _Name  # the machine that may send, or that will when it starts
+    host: Annotated[str, Meta(max_length=200)]  # its name, for people
+    holder: Annotated[str, Meta(max_length=100)]  # the process that renews the lease; empty: none has taken it yet
+    renewal: _Number  # grows with each renewal, so that each content differs
+    seconds: Annotated[int, Meta(ge=1, le=3600)]  # the holder stops this long after its last renewal
+    is_released: bool  # the holder has ended, and sends nothing more
+    renewed_at: _Number  # ms, by the clock of the holder
+    # Ranges [first, last] of blocks of message ids that may have left (`send_lease.BLOCK_IDS`).
+    blocks: Annotated[list[tuple[_Number, _Number]], Meta(max_length=MAX_RANGES)]
+    kept_seconds: _Number  # a block stays at least this long after a message of it was last read
+
+
+class Node(msgspec.Struct):
+    """The identity of this machine, and the highest epoch in which it held the lease; 0 if it never did."""
+
+    node: _Name
+    epoch: _Number = 0
+
+
+class FetchedLease(NamedTuple):
+    """The lease object and its etag."""
+
+    record: LeaseRecord
+    etag: str
+
+
+def fetch_lease(store: Store) -> FetchedLease | None:
+    """Return the lease object of a store, or None if there is none. Raises StoreError."""
+    fetched = store.fetch(KEY)
+    if fetched is None:
+        return None
+    content, etag = fetched
+    try:
+        record = msgspec.json.decode(content, type=LeaseRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DamagedLease(f"{store.url}/{KEY} is not a lease: {error}") from None
+    if record.format != FORMAT:
+        raise DamagedLease(f"{store.url}/{KEY} has format {record.format}: use the same version on both machines")
+    return FetchedLease(record, etag)
+
+
+def put_lease(store: Store, record: LeaseRecord, etag: str | None) -> str:
+    """Replace the lease object with this etag, and return the new etag. Raises Conflict and other StoreErrors."""
+    return store.put_if(KEY, msgspec.json.format(msgspec.json.encode(record), indent=1), etag)
+
+
+def get_host() -> str:
+    """Return the name of this machine."""
+    return socket.gethostname()[:200]
+
+
+def load_node(directory: Path) -> Node:
+    """Return the identity of this machine, which is created in its data directory if there is none.
+
+    It belongs to the machine, not to its data: neither a backup nor a replica contains it. Raises DamagedLease.
+    """
+    path = directory / NODE_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Node)
+    except FileNotFoundError:
+        node = Node(crypto.random_base62(16))
+        save_node(directory, node)
+        return node
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DamagedLease(f"{path} is damaged: {error}") from None
+
+
+def save_node(directory: Path, node: Node) -> None:
+    """Store the identity of this machine, durably and whole."""
+    part = directory / f"{NODE_FILE}.part"
+    descriptor = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(node))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(directory / NODE_FILE)
+    sync_to_disk(directory)
+
+
+def to_ranges(blocks: Iterable[int]) -> list[tuple[int, int]]:
+    """Return blocks as ranges in ascending order, at most `MAX_RANGES`; the smallest gaps are closed if necessary."""
+    ranges: list[tuple[int, int]] = []
+    for block in sorted(set(blocks)):
+        if ranges and block == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], block)
+        else:
+            ranges.append((block, block))
+    excess = len(ranges) - MAX_RANGES
+    if excess > 0:
+        gaps = sorted(range(1, len(ranges)), key=lambda number: ranges[number][0] - ranges[number - 1][1])
+        closed, merged = set(gaps[:excess]), ranges[:1]
+        for number in range(1, len(ranges)):
+            if number in closed:
+                merged[-1] = (merged[-1][0], ranges[number][1])
+            else:
+                merged.append(ranges[number])
+        ranges = merged
+    return ranges
+
+
+def to_blocks(ranges: Iterable[tuple[int, int]]) -> set[int]:
+    """Return the blocks of ranges."""
+    return {block for first, last in ranges for block in range(first, last + 1)}
+
+
+def claim(record: LeaseRecord, node: Node, seconds: int) -> LeaseRecord:
+    """Return a lease for a machine in its epoch: its service takes it when it was not renewed for `seconds`."""
+    return renew(
+        record, epoch=max(1, node.epoch), node=node.node, host=get_host(), holder="", seconds=seconds,
+        is_released=False,
+    )  # fmt: skip
+
+
+def renew(record: LeaseRecord, **changes: object) -> LeaseRecord:
+    """Return a record with changes and the next number of renewal."""
+    return structs.replace(record, renewal=record.renewal + 1, **changes)
