@@ -163,6 +163,7 @@ _REASONS = {
     "complaint_rate": gettext_noop("Spam complaint rate too high"),
     "transport": gettext_noop("The mail server rejected or did not confirm 20 messages in a row"),
     "missed_start": gettext_noop("The start time was missed"),
+    "may_have_started": gettext_noop("The former server may have started it"),
     "domain_failed": gettext_noop("The sending domain is no longer verified (DNS records missing)"),
 }
 _SMS_REASONS = {

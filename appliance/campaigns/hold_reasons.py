@@ -38,6 +38,7 @@ _PAUSE_TEXTS = {
     "transport": gettext_noop("paused: the mail server rejected or did not confirm 20 messages in a row"),
     "missed_start": gettext_noop("paused: the start time was missed"),
     "start_failed": gettext_noop("paused: it could not be started"),
+    "may_have_started": gettext_noop("paused: the former server may have started it"),
     "domain_failed": gettext_noop("paused: the sending domain is no longer verified"),
 }
 _SMS_PAUSE_TEXTS = {

@@ -25,7 +25,7 @@ from sanic.http.http1 import Http
 
 import ui
 from appliance import public
-from appliance.accounts import users
+from appliance.accounts import settings, users
 from appliance.api import dispatch, doors, mcp
 from appliance.api import http as api_http
 from appliance.campaigns import send_times, states
@@ -54,7 +54,7 @@ from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
 from appliance.inbound.submission import SubmissionServer
 from appliance.jobs import BackgroundWork, certificate_notice
-from appliance.ops import metrics
+from appliance.ops import litestream, metrics
 from appliance.ops.fencing import keeper
 from appliance.public import clicks
 from appliance.sending.messages import queue, retries
@@ -382,12 +382,18 @@ async def _stop(app: "Sanic[Any, Any]") -> None:
     close_database()
 
 
+def _write_heartbeat() -> None:
+    """Write the heartbeat for a machine that follows this one, which shows by it how far it is behind."""
+    if litestream.is_used():
+        transactions.submit_record(settings.write_heartbeat)
+
+
 def serve(config: Config) -> None:
     """Run the service until SIGTERM or SIGINT. Raises OSError if an address or a certificate cannot be used."""
     host, _, port = config.listen.rpartition(":")
     raise_descriptor_limit()
     app = build(config)
-    app.ctx.lease = keeper.open_keeper(Path(config.data_dir))
+    app.ctx.lease = keeper.open_keeper(Path(config.data_dir), _write_heartbeat)
     store.prepare(config)
     if app.ctx.http_listener is not None:
         app.ctx.http_listener.bind()

@@ -24,6 +24,8 @@ from appliance.ops import support_bundle
 from appliance.ops.backup_commands import add_backup_commands
 from appliance.ops.backups import archive
 from appliance.ops.backups import create as backups
+from appliance.ops.standby.commands import add_standby_commands
+from appliance.ops.standby.place import require_not_following
 from appliance.remote import cli as remote_cli
 from appliance.remote import completion
 from appliance.sending.sms.providers import PROVIDERS
@@ -228,6 +230,7 @@ Every command of the service takes --data and --config. Start with: campanero se
     doctor.add_argument("--account", type=parse_account_id, metavar="ID", help="check only this account")
     doctor.add_argument("--tenant", action="store_true", help="leave out what concerns the whole installation")
     add_backup_commands(top, _add_command, _load_configuration)
+    add_standby_commands(top, _add_command, _load_configuration)
     words = "show sends, imports, exports, queue, today's numbers and storage; the service need not run"
     status = _add_command(top, "status", _status, words)
     status.add_argument("--watch", action="store_true", help="refresh every second until Ctrl C")
@@ -311,6 +314,7 @@ def _open_database(options: argparse.Namespace) -> LoadedConfig:
     `serve` and `setup` create a missing installation; for any other command UnusableDatabase is raised.
     """
     directory = Path(_load_configuration(options).config.data_dir)
+    require_not_following(directory)
     if options.run in (_serve, _setup):
         data_dir.create(directory)
     else:

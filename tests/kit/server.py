@@ -115,10 +115,15 @@ class Server:
 
     def start(self, *options: str, timeout: float = 60) -> Self:
         """Run `serve` and return when it is ready."""
+        self.launch("serve", "--listen", f"127.0.0.1:{self.port}", *options)
+        self.wait_for_line(READY, timeout)
+        return self
+
+    def launch(self, *arguments: str) -> None:
+        """Run a command that goes on until it is stopped, such as `follow`, in place of `serve`."""
         if self.process is not None:
             raise AssertionError("this server is running already")
         self.lines = []
-        arguments = ("serve", "--listen", f"127.0.0.1:{self.port}", *options)
         # A new session, so that a kill also reaches the child process of the executable.
         self.process = subprocess.Popen(
             self._command(*arguments), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
@@ -128,8 +133,6 @@ class Server:
         self._pumps = [threading.Thread(target=self._pump, args=(stream,), daemon=True) for stream in streams]
         for pump in self._pumps:
             pump.start()
-        self.wait_for_line(READY, timeout)
-        return self
 
     def _pump(self, stream: IO[str]) -> None:
         for line in stream:
@@ -183,6 +186,12 @@ class Server:
         self._join_pumps()
         if expect is not None and code != expect:
             raise AssertionError(f"exit code {code}, not {expect}; it said:\n{self.output}")
+        return code
+
+    def wait_for_end(self, timeout: float = 30) -> int:
+        """Wait until the process has ended by itself, and return its exit code."""
+        code = self._running().wait(timeout)
+        self._join_pumps()
         return code
 
     def kill(self) -> None:

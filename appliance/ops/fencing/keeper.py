@@ -17,13 +17,14 @@ before any other process may take the lease.
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from appliance.core import clock, crypto
 from appliance.core.errors import ConfigError
 from appliance.ops import stores
 from appliance.ops.fencing import record as records
-from appliance.ops.fencing.record import FORMAT, FetchedLease, LeaseRecord
+from appliance.ops.fencing.record import FetchedLease, LeaseRecord
 from appliance.ops.stores.base import Conflict, Missing, Store, StoreError
 from appliance.settings import config
 from appliance.storage import send_lease
@@ -42,8 +43,9 @@ _FENCED = "another machine, %s, holds the lease, so this one sends nothing; to s
 class LeaseKeeper:
     """The keeper of the lease of this process."""
 
-    def __init__(self, store: Store, directory: Path, seconds: int) -> None:
+    def __init__(self, store: Store, directory: Path, seconds: int, note_renewal: Callable[[], None]) -> None:
         self._store, self._directory, self._seconds = store, directory, seconds
+        self._note_renewal = note_renewal
         self._node = records.load_node(directory)
         self._holder = crypto.random_base62(16)
         self._mine: FetchedLease | None = None  # the lease as this process last wrote it, while it may be the holder
@@ -85,7 +87,8 @@ class LeaseKeeper:
                 # The thread must go on; without a renewal the lease ends by itself.
                 log.exception("lease: renewal failed")
             self._log_change()
-            self._due.wait(interval)
+            if not self._due.wait(interval) and send_lease.is_held():
+                self._note_renewal()
 
     def _note_failure(self, error: StoreError) -> None:
         log.debug("lease: %s", error)
@@ -139,11 +142,7 @@ class LeaseKeeper:
             return self._write(self._mine.record, None)
         if self._node.epoch and not self._has_watched(None, self._seconds):
             return send_lease.lose(_WAITING)
-        first = LeaseRecord(
-            FORMAT, max(1, self._node.epoch), self._node.node, records.get_host(), self._holder, 0, self._seconds,
-            False, clock.now_ms(), [], KEPT_SECONDS,
-        )  # fmt: skip
-        return self._write(first, None)
+        return self._write(records.make_first(self._node, self._seconds), None)
 
     def _take(self, fetched: FetchedLease) -> None:
         """Take the lease of this machine: after its release, or when nobody has renewed it for its duration."""
@@ -181,13 +180,16 @@ class LeaseKeeper:
             self._due.set()  # wanted since this renewal began
 
 
-def open_keeper(directory: Path) -> LeaseKeeper | None:
-    """Return the keeper of the configured lease, or None without one. Raises ConfigError for an unusable store."""
+def open_keeper(directory: Path, note_renewal: Callable[[], None]) -> LeaseKeeper | None:
+    """Return the keeper of the configured lease, or None without one. Raises ConfigError for an unusable store.
+
+    `note_renewal` is called at each regular renewal, on the thread of the keeper.
+    """
     settings = config.current()
     if not settings.lease.store:
         return None
     try:
         store = stores.open_store(settings.lease.store, settings.copies)
-        return LeaseKeeper(store, directory, settings.lease.seconds)
+        return LeaseKeeper(store, directory, settings.lease.seconds, note_renewal)
     except StoreError as error:
         raise ConfigError(f"lease.store: {error}") from None

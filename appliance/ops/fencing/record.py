@@ -141,6 +141,11 @@ def to_blocks(ranges: Iterable[tuple[int, int]]) -> set[int]:
     return {block for first, last in ranges for block in range(first, last + 1)}
 
 
+def make_first(node: Node, seconds: int) -> LeaseRecord:
+    """Return the first lease of a store, which this machine has not taken yet."""
+    return LeaseRecord(FORMAT, max(1, node.epoch), node.node, get_host(), "", 0, seconds, False, 0, [], 0)
+
+
 def claim(record: LeaseRecord, node: Node, seconds: int) -> LeaseRecord:
     """Return a lease for a machine in its epoch: its service takes it when it was not renewed for `seconds`."""
     return renew(
@@ -152,3 +157,8 @@ def claim(record: LeaseRecord, node: Node, seconds: int) -> LeaseRecord:
 def renew(record: LeaseRecord, **changes: object) -> LeaseRecord:
     """Return a record with changes and the next number of renewal."""
     return structs.replace(record, renewal=record.renewal + 1, **changes)
+
+
+def encode_ranges(ranges: Iterable[tuple[int, int]]) -> str:
+    """Return ranges as JSON, for a statement."""
+    return msgspec.json.encode([*ranges]).decode()

@@ -1,0 +1,139 @@
+"""Keep a copy of another machine's database up to date with `litestream restore -f`.
+
+Litestream applies each change of the replica within a second of its arrival. It cannot always go on with a copy after
+it was stopped, so each start of it restores into a new folder; the former copy stays until the new one is complete.
+"""
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from appliance.core import clock, crypto
+from appliance.ops.standby import place
+from appliance.ops.standby.place import StandbyFailed
+from appliance.settings import config
+from appliance.storage import migrations
+
+log = logging.getLogger("campanero.standby")
+_INTERVAL = "500ms"
+_RETRY_SECONDS = 5.0
+_STATUS_SECONDS = 30.0
+_STOP_SECONDS = 10.0
+# A machine whose heartbeat is older than this is reported as late: the heartbeat is written each five seconds.
+LATE_SECONDS = 30.0
+
+
+class Follower:
+    """Runs Litestream until it is stopped, and starts it again when it ends."""
+
+    def __init__(self, directory: Path, source: str, program: str) -> None:
+        self._directory, self._source, self._program = directory, source, program
+        self._stopping = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def stop(self) -> None:
+        """Ask `run` to end; may be called by a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Follow until `stop` is called."""
+        restores = place.iterate_next_restore(self._directory)
+        while not self._stopping.is_set():
+            former = place.list_restores(self._directory)
+            place.remove_restores([restore for restore in former if not place.is_complete(restore)])
+            restore = next(restores)
+            try:
+                self._follow(restore)
+            finally:
+                self._end_child()
+            if not self._stopping.wait(_RETRY_SECONDS):
+                log.warning("standby: Litestream is started again source=%s", self._source)
+
+    def _follow(self, restore: Path) -> None:
+        """Run Litestream into a folder until it ends or `stop` is called."""
+        database = restore / place.DATABASE
+        arguments = [self._program, "restore", "-f", "-follow-interval", _INTERVAL, "-o", str(database)]
+        arguments.append(build_url(self._source))
+        self._child = subprocess.Popen(  # noqa: S603  the operator names the program and the source
+            arguments, env=build_environment(), stdin=subprocess.DEVNULL
+        )
+        was_complete, reported_at = False, 0.0
+        while self._child.poll() is None and not self._stopping.wait(0.2):
+            if not was_complete and place.is_complete(restore):
+                was_complete = True
+                _check_key(self._directory, database)
+                others = [other for other in place.list_restores(self._directory) if other != restore]
+                place.remove_restores(others)
+                log.warning("standby: ready; following source=%s", self._source)
+            if was_complete and time.monotonic() > reported_at + _STATUS_SECONDS:
+                reported_at = time.monotonic()
+                log.info("standby: %s", describe_lag(database))
+        if self._child.poll() is not None and not self._stopping.is_set():
+            log.error("standby: Litestream ended status=%s", self._child.returncode)
+
+    def _end_child(self) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(signal.SIGTERM)
+            try:
+                self._child.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+
+
+def _check_key(directory: Path, database: Path) -> None:
+    """Log an error if the key in a data directory is not that of a copied database."""
+    try:
+        fingerprint = migrations.inspect_database(database).key_fingerprint
+        if fingerprint is not None:
+            crypto.check_key(fingerprint, directory / crypto.KEY_FILE)
+    except (crypto.WrongKey, migrations.UnusableDatabase) as error:
+        log.error("standby: %s", error)
+
+
+def find_litestream(program: str | None) -> str:
+    """Return the path of the program Litestream. Raises StandbyFailed if it is not installed."""
+    found = shutil.which(program or "litestream")
+    if found is None:
+        raise StandbyFailed("Litestream is not installed: see the guide, A second machine that is ready")
+    return found
+
+
+def build_url(source: str) -> str:
+    """Return the URL of a replica for Litestream; that of a bucket gets the endpoint and region of `copies.s3`."""
+    parts, s3 = urlsplit(source), config.current().copies.s3
+    if parts.scheme != "s3" or parts.query or not s3.endpoint:
+        return source
+    return f"{source}?endpoint={quote(s3.endpoint, safe=':/')}&region={s3.region}&forcePathStyle=true"
+
+
+def build_environment() -> dict[str, str]:
+    """Return the environment of Litestream: that of this process, with the credentials of `copies.s3`, if any."""
+    s3, environment = config.current().copies.s3, dict(os.environ)
+    if s3.access_key_id:
+        environment |= {
+            "LITESTREAM_ACCESS_KEY_ID": s3.access_key_id, "LITESTREAM_SECRET_ACCESS_KEY": s3.secret_access_key,
+        }  # fmt: skip
+    return environment
+
+
+def measure_lag(database: Path) -> float | None:
+    """Return the seconds since the last heartbeat of the followed machine that has arrived, or None if it is unknown.
+
+    It includes the time since that heartbeat, up to five seconds, and the difference of the clocks.
+    """
+    heartbeat = place.read_heartbeat(database)
+    return max(0.0, (clock.now_ms() - heartbeat) / 1000) if heartbeat is not None else None
+
+
+def describe_lag(database: Path) -> str:
+    """Return a line about how far the copy is behind."""
+    lag = measure_lag(database)
+    number = f"transaction {place.read_transaction(database)}"
+    return f"{number}, state of the other machine unknown" if lag is None else f"{number}, {lag:.1f} s behind"

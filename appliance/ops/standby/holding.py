@@ -1,0 +1,157 @@
+"""Hold what the former machine may have sent after the last change that has arrived here.
+
+The lease says which blocks of message ids the former machine had opened, and a message leaves only after that. So a
+message that is due, open in this copy and in such a block may have left; every other one has not. A held message is
+`uncertain`: a person sends it again or counts it as sent, and nothing else does (docs/promises.md#p3).
+"""
+
+from typing import NamedTuple
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.campaigns import states, store
+from appliance.core import clock
+from appliance.core.i18n import gettext_noop
+from appliance.flows import lifecycle
+from appliance.ops.fencing import record as records
+from appliance.ops.fencing.record import LeaseRecord
+from appliance.sending.messages import ledger, queue
+from appliance.storage import database as sql
+from appliance.storage import models, sandbox, send_lease
+from appliance.storage.database import rows, scalar
+from appliance.storage.models import Flow
+from appliance.storage.transactions import require_write_transaction
+
+HELD_TEXT = gettext_noop("the former machine may have sent it before this one took over")
+PAUSE_REASON = "may_have_started"
+# The ids of these tables leave the installation: in links, Message-IDs and return paths, and in webhooks.
+_PUBLISHED_TABLES = ("message", "confirmation", "event", "webhook_delivery")
+# Ids are left out for what the former machine has inserted since; it cannot have inserted more.
+_SKIPPED_IDS = 10_000_000
+_MAX_ROWS = 500
+_OPEN = "status IN ('queued', 'held') AND due_at <= :until"
+_IN_BLOCKS = (
+    "EXISTS (SELECT 1 FROM json_each(:ranges) r WHERE message.id BETWEEN (r.value ->> 0) * :size "
+    "AND (r.value ->> 1) * :size + :size - 1)"
+)
+
+
+class HeldCampaign(NamedTuple):
+    """A campaign with messages that a person has to decide about; id 0 stands for all other messages of an account."""
+
+    account_id: int
+    campaign_id: int
+    name: str
+    message_count: int
+
+
+class Held(NamedTuple):
+    """What a promotion has held."""
+
+    messages: list[HeldCampaign]
+    campaigns: list[tuple[int, str]]  # id and name: scheduled ones that may have been started, paused
+    flows: list[tuple[int, str]]  # id and name: flows with steps that may have been taken, paused
+    is_exact: bool  # False: the copy is too old for the blocks of the lease, so all due messages were held
+
+    @property
+    def message_count(self) -> int:
+        """Return the number of held messages."""
+        return sum(campaign.message_count for campaign in self.messages)
+
+
+def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
+    """Hold all that may have left; `lease` is the last lease of the former machine, None if there was none.
+
+    `heartbeat_ms` is the last time of the former machine that has arrived in this copy. Repeating it holds nothing new.
+    """
+    require_write_transaction()
+    queue.settle_log()
+    is_exact = (
+        lease is not None and heartbeat_ms is not None and lease.renewed_at - heartbeat_ms < lease.kept_seconds * 1000
+    )
+    until = lease.renewed_at + lease.seconds * 1000 if lease is not None else clock.now_ms()
+    until = max(until, clock.now_ms()) if not is_exact else until
+    ranges = lease.blocks if lease is not None else []
+    _hold_messages(ranges if is_exact else None, until)
+    last_block = sql.last_id("message") // send_lease.BLOCK_IDS
+    has_unknown = not is_exact or any(last >= last_block for _, last in ranges)
+    campaigns = _pause_campaigns(until) if has_unknown else []
+    flows = _pause_flows(until, has_unknown)
+    _skip_ids()
+    return Held(_count_held(), campaigns, flows, is_exact)
+
+
+def _hold_messages(ranges: list[tuple[int, int]] | None, until: int) -> None:
+    """Set the messages that were being sent, and the due ones in `ranges` (None: all due ones), to `uncertain`."""
+    condition = "1" if ranges is None else _IN_BLOCKS
+    select = (
+        f"SELECT id FROM message WHERE id > :after AND (status = 'sending' OR ({_OPEN} AND {condition})) "
+        "ORDER BY id LIMIT :limit"
+    )
+    values = {
+        "until": until, "ranges": records.encode_ranges(ranges or []), "size": send_lease.BLOCK_IDS,
+        "limit": _MAX_ROWS, "after": 0,
+    }  # fmt: skip
+    now = clock.now_ms()
+    while ids := [row[0] for row in rows(select, values)]:
+        for message_id in ids:
+            ledger.mark_uncertain(ledger.get_row(message_id), HELD_TEXT, now)
+        values["after"] = ids[-1]
+
+
+def _pause_campaigns(until: int) -> list[tuple[int, str]]:
+    """Pause the scheduled campaigns that were due: their messages may be among those that have not arrived here."""
+    due = rows(
+        "SELECT account_id, id, name FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? "
+        "AND deleted_at IS NULL ORDER BY id",
+        (until,),
+    )
+    for account_id, campaign_id, _ in due:
+        states.pause_by_service(store.get(account_id, campaign_id), PAUSE_REASON)
+    return [(campaign_id, name or "") for _, campaign_id, name in due]
+
+
+def _pause_flows(until: int, has_unknown: bool) -> list[tuple[int, str]]:
+    """Pause the flows whose due steps or requests the former machine may have taken."""
+    due_run = "EXISTS (SELECT 1 FROM run r WHERE r.flow_id = f.id AND r.status = 'live' AND r.due_at <= :until)"
+    due_request = (
+        "EXISTS (SELECT 1 FROM flow_request q WHERE q.flow_id = f.id AND q.status = 'pending' "
+        "AND q.next_attempt_at <= :until)"
+    )
+    due = rows(
+        "SELECT f.id, f.name FROM flow f WHERE f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL "
+        f"AND ({due_request} OR (:unknown AND {due_run})) ORDER BY f.id",
+        {"until": until, "unknown": int(has_unknown)},
+    )
+    for flow_id, _ in due:
+        flow = Flow.get_by_id(flow_id)
+        lifecycle.pause(flow)
+        flow.save()
+    return [(flow_id, name or "") for flow_id, name in due]
+
+
+def _skip_ids() -> None:
+    """Leave out the ids that the former machine may have given to rows since: links in its messages have them."""
+    moment = min(clock.now_ms(), sandbox.FIRST_SANDBOX_ID // 2)
+    for table in (model._meta.table_name for model in models.ALL):
+        last = sql.last_id(table)
+        target = max(last, moment) if table in _PUBLISHED_TABLES else last + _SKIPPED_IDS
+        sql.reserve_ids(table, max(0, target - last))
+
+
+def _count_held() -> list[HeldCampaign]:
+    counts = rows(
+        "SELECT m.account_id, coalesce(m.campaign_id, 0), max(c.name), count(*) FROM message m LEFT JOIN campaign c "
+        "ON c.id = m.campaign_id WHERE m.status = 'uncertain' AND m.error_text = ? GROUP BY 1, 2 ORDER BY 1, 2",
+        (HELD_TEXT,),
+    )
+    return [HeldCampaign(account_id, campaign_id, name or "", count) for account_id, campaign_id, name, count in counts]
+
+
+def record_promotion(epoch: int, held: Held) -> None:
+    """Record the promotion in the audit log of each account."""
+    require_write_transaction()
+    if scalar("SELECT count(*) FROM account"):
+        for (account_id,) in rows("SELECT id FROM account ORDER BY id"):
+            count = sum(campaign.message_count for campaign in held.messages if campaign.account_id == account_id)
+            audit.record(Actor("cli"), account_id, "promote", None, {"epoch": epoch, "held": count})

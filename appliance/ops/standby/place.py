@@ -1,0 +1,120 @@
+"""The files of a machine that follows another one, in the folder `standby` of its data directory.
+
+`standby/source.json` says what is followed, and how far a promotion has come. Each restore from the replica has a
+folder of its own, `standby/1` and so on; the newest that is complete counts. The service does not start beside it.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import apsw
+import msgspec
+from msgspec import Meta
+
+from appliance.core import data_dir
+from appliance.core.errors import Refused
+from appliance.ops.fencing.record import LeaseRecord
+
+FOLDER, SOURCE_FILE, DATABASE = "standby", "source.json", "campanero.db"
+
+
+class StandbyFailed(Refused):
+    """Following or promoting is not possible; the message is the reason."""
+
+    code = "not_done"
+
+
+class Source(msgspec.Struct):
+    """What a machine follows. `lease` is the lease of the former machine, once a promotion has taken it."""
+
+    source: Annotated[str, Meta(min_length=1)]
+    lease: LeaseRecord | None = None
+    is_promoting: bool = False  # the database may be changed already, so it must not follow any more
+
+
+def load_source(directory: Path) -> Source | None:
+    """Return what a data directory follows, or None if it follows nothing. Raises StandbyFailed."""
+    path = directory / FOLDER / SOURCE_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Source)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StandbyFailed(f"{path} is damaged: {error}") from None
+
+
+def save_source(directory: Path, source: Source) -> None:
+    """Store what a data directory follows, durably and whole."""
+    folder = directory / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    part = folder / f"{SOURCE_FILE}.part"
+    with os.fdopen(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(source))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(folder / SOURCE_FILE)
+    data_dir.sync_to_disk(folder)
+
+
+def list_restores(directory: Path) -> list[Path]:
+    """Return the folders of restores, the oldest first."""
+    folder = directory / FOLDER
+    numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal()) if folder.is_dir() else []
+    return [folder / str(number) for number in numbers]
+
+
+def is_complete(restore: Path) -> bool:
+    """Return whether a restore has the whole database: then Litestream stores the number of its last transaction."""
+    return (restore / f"{DATABASE}-txid").exists()
+
+
+def find_database(directory: Path) -> Path | None:
+    """Return the newest complete copy of the database, or None."""
+    complete = [restore for restore in list_restores(directory) if is_complete(restore)]
+    return complete[-1] / DATABASE if complete else None
+
+
+def read_transaction(database: Path) -> int:
+    """Return the number of the last transaction that Litestream has applied to a copy, or 0."""
+    try:
+        return int(Path(f"{database}-txid").read_text().strip(), 16)
+    except (OSError, ValueError):
+        return 0
+
+
+def read_heartbeat(database: Path) -> int | None:
+    """Return when the followed machine last wrote its heartbeat, in ms by its own clock, or None if it is unknown."""
+    try:
+        handle = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            row = next(iter(handle.execute("SELECT updated_at FROM setting WHERE name = 'heartbeat'")), None)
+            return int(row[0]) if row is not None else None
+        finally:
+            handle.close()
+    except apsw.Error:
+        return None  # Litestream is writing to it.
+
+
+def remove_restores(restores: list[Path]) -> None:
+    """Delete folders of restores."""
+    for restore in restores:
+        shutil.rmtree(restore, ignore_errors=True)
+
+
+def require_not_following(directory: Path) -> None:
+    """Raise StandbyFailed if a data directory follows another machine, whose data the service must not change."""
+    if load_source(directory) is not None:
+        raise StandbyFailed(f"{directory} follows another machine: campanero promote makes it the one that sends")
+
+
+def iterate_next_restore(directory: Path) -> Iterator[Path]:
+    """Yield new folders for restores without end, each created when it is asked for."""
+    while True:
+        restores = list_restores(directory)
+        number = int(restores[-1].name) + 1 if restores else 1
+        restore = directory / FOLDER / str(number)
+        restore.mkdir(mode=0o700)
+        yield restore

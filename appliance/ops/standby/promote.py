@@ -1,0 +1,192 @@
+"""Make a machine that follows another one the one that sends; a person asks for it.
+
+1. The lease is taken for the next epoch, so that the former machine stops as soon as it renews it.
+2. After the duration of its lease the former machine has stopped in any case. What it had copied until then is applied.
+3. Following ends. The copy is checked, and what may have left since its last change is held (`holding.py`).
+4. The copy becomes the database of this machine. A promotion that was killed is continued by the next one.
+"""
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from os import kill
+from pathlib import Path
+from typing import NamedTuple
+
+from appliance.core import clock, crypto, data_dir
+from appliance.ops import stores
+from appliance.ops.fencing import record as records
+from appliance.ops.fencing.record import FetchedLease, LeaseRecord
+from appliance.ops.standby import holding, place
+from appliance.ops.standby.holding import Held
+from appliance.ops.standby.place import Source, StandbyFailed
+from appliance.ops.stores.base import Conflict, Store, StoreError
+from appliance.settings import config
+from appliance.storage import database as sql
+from appliance.storage import journal, migrations, transactions
+from appliance.storage.database import close_database, open_database
+
+_QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
+_MAX_ARRIVAL_SECONDS = 60.0
+_END_SECONDS = 20.0
+_MAX_FAULTS = 3
+
+Report = Callable[[str], None]
+
+
+class Promotion(NamedTuple):
+    """The result of a promotion."""
+
+    epoch: int
+    heartbeat_ms: int | None  # the last time of the former machine that has arrived, by its clock
+    held: Held
+
+
+def promote(directory: Path, report: Report) -> Promotion:
+    """Promote the machine with this data directory. Raises StandbyFailed; it can then be repeated."""
+    source = place.load_source(directory)
+    if source is None:
+        raise StandbyFailed(f"{directory} follows no other machine: see campanero follow")
+    _take_lease(directory, source, report)
+    _wait_for_rest(directory, report)
+    _end_following(directory)
+    with data_dir.lock(directory):
+        return _install(directory, place.load_source(directory) or source, report)
+
+
+def take_back(directory: Path, report: Report) -> int:
+    """Take the lease for a machine that has the current data but not the lease; return the epoch.
+
+    For a machine whose service is stopped: the person says that the other one has no newer data that counts.
+    """
+    _claim(directory, lambda former: None, report)
+    return records.load_node(directory).epoch
+
+
+def _take_lease(directory: Path, source: Source, report: Report) -> None:
+    def remember(former: LeaseRecord | None) -> None:
+        # The latest counts: an attempt that failed before may have read a lease that was renewed since.
+        source.lease = former
+        place.save_source(directory, source)
+
+    _claim(directory, remember, report)
+
+
+def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report) -> None:
+    """Write the lease of the next epoch for this machine, and wait until the former holder has stopped.
+
+    `remember` gets the former lease before it is replaced. If this machine has it already, only the wait is repeated.
+    """
+    settings = config.current()
+    if not settings.lease.store:
+        raise StandbyFailed("no lease is set up (lease.store), so nothing would keep the other machine from sending")
+    try:
+        store = stores.open_store(settings.lease.store, settings.copies)
+        try:
+            node = records.load_node(directory)
+            fetched = records.fetch_lease(store)
+            former = fetched.record if fetched is not None else None
+            if former is not None and former.node == node.node and not former.holder:
+                report("the lease was taken before")
+            else:
+                remember(former)
+                node.epoch = max(node.epoch, former.epoch if former else 0) + 1
+                records.save_node(directory, node)
+                _write_claim(store, fetched, node, settings.lease.seconds)
+                report(f"the lease was taken, epoch {node.epoch}")
+        finally:
+            store.close()
+    except Conflict:
+        raise StandbyFailed("another machine has changed the lease just now: try again") from None
+    except StoreError as error:
+        raise StandbyFailed(f"the lease cannot be taken: {error}") from None
+    if former is not None and not (former.is_released and former.holder):
+        report(f"waiting {former.seconds} s, until the former machine has stopped in any case")
+        time.sleep(former.seconds)
+
+
+def _write_claim(store: Store, fetched: FetchedLease | None, node: records.Node, seconds: int) -> None:
+    former = fetched.record if fetched is not None else records.make_first(node, seconds)
+    records.put_lease(store, records.claim(former, node, seconds), fetched.etag if fetched is not None else None)
+
+
+def _wait_for_rest(directory: Path, report: Report) -> None:
+    """Wait until the changes that the former machine had copied have arrived."""
+    if data_dir.find_service_pid(directory) is None:
+        report("warning: campanero follow is not running, so what was copied since it ended is not applied")
+        return
+    report("waiting for the last changes")
+    end = time.monotonic() + _MAX_ARRIVAL_SECONDS
+    last, since = -1, time.monotonic()
+    while time.monotonic() < min(end, since + _QUIET_SECONDS):
+        database = place.find_database(directory)
+        number = place.read_transaction(database) if database is not None else 0
+        if number != last:
+            last, since = number, time.monotonic()
+        time.sleep(0.1)
+
+
+def _end_following(directory: Path) -> None:
+    """End the process that follows, and wait for it. Raises StandbyFailed if it does not end."""
+    end = time.monotonic() + _END_SECONDS
+    process_id = data_dir.find_service_pid(directory)
+    if process_id is not None:
+        with suppress(ProcessLookupError):
+            kill(process_id, signal.SIGTERM)
+    while data_dir.find_service_pid(directory) is not None:
+        if time.monotonic() > end:
+            raise StandbyFailed("campanero follow does not end: stop it, and repeat this")
+        time.sleep(0.1)
+
+
+def _install(directory: Path, source: Source, report: Report) -> Promotion:
+    """Check the copy, hold what may have left, and make it the database of this machine."""
+    target = directory / place.DATABASE
+    database = place.find_database(directory)
+    if database is None:
+        raise StandbyFailed("the copy of the database is not complete yet: wait until campanero follow says ready")
+    crypto.load_key(directory)
+    heartbeat = place.read_heartbeat(database)
+    source.is_promoting = True
+    place.save_source(directory, source)
+    try:
+        migrations.check_key(directory, migrations.inspect_database(database))
+        open_database(database)
+        journal.open_journal(directory)
+        migrations.migrate()
+        report("checking the database")
+        if damage := sql.integrity_check(_MAX_FAULTS):
+            raise StandbyFailed(f"the copy is damaged: {'; '.join(damage)}; restore a backup instead")
+        held = transactions.write(holding.hold, source.lease, heartbeat)
+        epoch = records.load_node(directory).epoch
+        transactions.write(holding.record_promotion, epoch, held)
+        sql.truncate_wal()
+    finally:
+        close_database()
+    data_dir.sync_to_disk(database)
+    database.replace(target)
+    data_dir.sync_to_disk(directory)
+    shutil.rmtree(directory / place.FOLDER)
+    open_database(target)
+    return Promotion(epoch, heartbeat, held)
+
+
+def describe(promotion: Promotion) -> list[str]:
+    """Return the lines of a report for the person who promoted this machine."""
+    held = promotion.held
+    moment = clock.iso(promotion.heartbeat_ms) if promotion.heartbeat_ms is not None else "an unknown time"
+    lines = [f"Promoted, epoch {promotion.epoch}. The data is that of {moment} by the clock of the former machine."]
+    if not held.is_exact:
+        lines.append("It is too old to tell what may have left since, so all due messages are held.")
+    lines.append(f"Messages that may have left since, held until you decide: {held.message_count}.")
+    for campaign in held.messages:
+        name = f"campaign {campaign.campaign_id}, {campaign.name or 'without a name'}" if campaign.campaign_id else (
+            "messages of flows and single messages"
+        )  # fmt: skip
+        lines.append(f"  account {campaign.account_id}: {name}: {campaign.message_count}")
+    lines += [f"  campaign {number}, {name}: paused, it may have been started" for number, name in held.campaigns]
+    lines += [f"  flow {number}, {name}: paused, steps of it may have been taken" for number, name in held.flows]
+    lines.append("Start the service. Held messages are the unconfirmed ones of each campaign: send them again or not.")
+    return lines

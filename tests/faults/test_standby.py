@@ -1,0 +1,107 @@
+"""A machine that is killed in a send is replaced by one that follows it: nobody is missing, and nobody gets it twice.
+
+2,000 recipients, and 50,000 with `--full`.
+"""
+
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FreshServer
+from tests.faults.conftest import Figures
+from tests.kit.litestream import PROGRAM, Litestream
+from tests.kit.recipients import create_list, send_campaign, wait_until_completed
+from tests.kit.s3_server import S3Server
+from tests.kit.server import Server, relay_settings
+from tests.kit.smtp import SmtpServer
+
+SECONDS = 6
+# What may be held: what left in the seconds that the copy is behind, and the blocks of ids that were open.
+HELD_SECONDS, BLOCKS = 3.0, 8 * 256
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    """Serve a bucket for the tests of this module."""
+    with S3Server() as server:
+        yield server
+
+
+class Pair:
+    """A machine that sends, its Litestream, and one that follows it; lease and replica are in one bucket."""
+
+    def __init__(self, fresh_server: FreshServer, smtp: SmtpServer, s3: S3Server, home: Path) -> None:
+        self.home = home
+        lease = {"CAMPANERO_LEASE__SECONDS": str(SECONDS), "CAMPANERO_LEASE__STORE": s3.store_url}
+        credentials = {name: value for name, value in s3.env.items() if "__S3__" in name}
+        self.env = relay_settings(smtp.port) | credentials | lease
+        socket = {"CAMPANERO_LITESTREAM__SOCKET": str(home / "one" / "ls.sock")}
+        self.first = fresh_server(env=self.env | socket, start=False)
+        self.litestream = Litestream(self.first.data / "campanero.db", home / "one", "replica", s3)
+        self.second = fresh_server(env=self.env, start=False, set_up=False)
+        # Litestream does not start with it.
+        self.second.env.pop("AWS_CA_BUNDLE", None)
+
+    def start(self) -> None:
+        """Start the first machine and its Litestream, and let the second one follow."""
+        self.first.start().set_postal_address()
+        self.litestream.start()
+        self.second.data.mkdir(mode=0o700)
+        shutil.copy(self.first.data / "secret.key", self.second.data)
+        self.second.key = self.first.key
+        self.second.launch("follow", self.litestream.source, "--litestream", PROGRAM)
+        self.second.wait_for_line("standby: ready")
+
+    def promote(self) -> str:
+        """Promote the second machine, start it, and return what the command said."""
+        words = self.second.cli("promote", timeout=120).stdout
+        assert self.second.wait_for_end() == 0
+        self.second.start()
+        return words
+
+
+@pytest.fixture
+def pair(fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server, tmp_path: Path) -> Iterator[Pair]:
+    """Yield two machines that are not started."""
+    for key in list(s3.objects()):
+        s3.remove(key)
+    machines = Pair(fresh_server, smtp_server, s3, tmp_path)
+    yield machines
+    machines.litestream.close()
+
+
+def addresses(sink: SmtpServer) -> list[str]:
+    """Return the recipients of all messages that were accepted."""
+    return [message.rcpt_to[0] for message in sink.messages]
+
+
+def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
+    """The first machine is killed in a send; the promoted one sends the rest, and holds what may have left."""
+    count = 50_000 if full else 2_000
+    pair.start()
+    api = pair.first.client(validate=False)
+    path = send_campaign(api, create_list(api, count))
+    began = time.monotonic()
+    smtp_server.wait_for(count // 3, timeout=300)
+    rate = count / 3 / (time.monotonic() - began)
+    pair.first.kill()
+    pair.litestream.kill()
+    sent_before = set(addresses(smtp_server))
+
+    words = pair.promote()
+    held = int(re.search(r"held until you decide: (\d+)", words)[1])  # type: ignore[index]  # always there
+    other = pair.second.client(validate=False)
+    wait_until_completed(other, path, timeout=600)
+    sent = addresses(smtp_server)
+    stats = other.get(path).expect(200)["stats"]
+    figures.note(size=count, held=held, copies=len(sent) - len(set(sent)), rate=round(rate), before=len(sent_before))
+    assert len(sent) == len(set(sent)), "a message was sent twice"
+    assert stats["uncertain"] == held and stats["pending"] == 0, stats
+    missing = count - len(set(sent))
+    assert missing <= held <= HELD_SECONDS * rate + BLOCKS
+    assert f"campaign {path.rsplit('/', 1)[1]}," in words
