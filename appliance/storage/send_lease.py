@@ -18,6 +18,7 @@ from concurrent.futures import Future
 # more messages that a person has to decide about after the loss of the machine.
 BLOCK_IDS = 256
 _WAIT_SECONDS = 15.0
+_NOT_RENEWED = "the lease could not be renewed in time: its store does not answer"
 
 
 def now() -> float:
@@ -55,7 +56,7 @@ def disregard() -> None:
 def extend(until: float, blocks: Iterable[int]) -> None:
     """Permit sending the messages of the reserved `blocks` until a time on the clock of `now`."""
     _state.blocks = frozenset(blocks)
-    _state.until = until
+    _state.until, _state.reason = until, _NOT_RENEWED  # unless another reason comes before the end
     with _state.lock:
         for block in _state.blocks & _state.wanted.keys():
             for future in _state.wanted.pop(block):

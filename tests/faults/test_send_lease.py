@@ -82,3 +82,109 @@ def test_a_send_with_a_lease(fresh_server: FreshServer, smtp_server: SmtpServer,
     server.stop()
     server.start()
     wait_for_obstacles(api, [], 2)  # it gave the lease back
+
+
+def test_a_promotion_stops_the_other_machine(
+    fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]
+) -> None:
+    """In a send, another machine takes the lease: the first stops within seconds, says why, and stays stopped."""
+    server = start(fresh_server, smtp_server, lease_env)
+    api = server.client(validate=False)
+    other = clone(server, server.env)
+    try:
+        smtp_server.rules.delay("body", 0.05)
+        send_campaign(api, create_list(api, 600))
+        smtp_server.wait_for(20)
+        assert "epoch 2" in other.cli("promote", "--lease-only").stdout
+        taken = len(smtp_server.messages)
+        assert wait_for_obstacles(api, ["lease"], 1) < 1  # the command waited for the end of the former lease
+        [obstacle] = api.get("/delivery/status").expect(200)["obstacles"]
+        assert "another machine" in obstacle["text"] and "campanero promote" in obstacle["text"]
+        assert api.get("/readyz").status == 503
+        time.sleep(1)
+        assert len(smtp_server.messages) - taken <= CONNECTIONS and "lease: sending stopped" in server.output
+        server.restart()
+        server.wait_for_line("lease: sending stopped: another machine")
+        count = len(smtp_server.messages)
+        other.start()
+        other_api = other.client(validate=False)
+        wait_for_obstacles(other_api, [], 3 * SECONDS)
+        assert obstacle_codes(api) == ["lease"] and len(smtp_server.messages) == count
+        findings = server.cli("doctor", expect=1).stdout
+        assert "lease:" in findings and "this machine sends nothing" in findings
+    finally:
+        other.close()
+
+
+def test_an_unreachable_store_stops_sending_at_the_end_of_the_lease(
+    fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str], s3: S3Server
+) -> None:
+    """Without its store a machine sends until its lease is over, says why it stopped, and goes on by itself."""
+    server = start(fresh_server, smtp_server, lease_env)
+    api = server.client(validate=False)
+    smtp_server.rules.delay("body", 0.05)
+    path = send_campaign(api, create_list(api, 250))
+    smtp_server.wait_for(10)
+    store = lease_env["CAMPANERO_LEASE__STORE"]
+    if store.startswith("file:"):
+        directory = Path(store.removeprefix("file://"))
+        hidden = directory.with_name("unmounted")
+        directory.rename(hidden)
+    else:
+        s3.faults.append(Fault(503, "SlowDown"))
+    assert wait_for_obstacles(api, ["lease"], 2 * SECONDS) <= SECONDS + 1
+    assert "its store" in api.get("/delivery/status").expect(200)["obstacles"][0]["text"]
+    time.sleep(0.5)
+    count = len(smtp_server.messages)
+    time.sleep(1)
+    assert len(smtp_server.messages) == count
+    if store.startswith("file:"):
+        hidden.rename(directory)
+    else:
+        s3.faults.clear()
+    wait_until_completed(api, path, timeout=60)
+    assert reconcile(api, path, smtp_server.messages).copies == 0 and len(smtp_server.messages) == 250
+
+
+def test_a_frozen_machine_sends_nothing_when_it_comes_back(
+    fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]
+) -> None:
+    """A process that was stopped beyond its lease sends nothing after it, also not what it had claimed before."""
+    server = start(fresh_server, smtp_server, lease_env)
+    api = server.client(validate=False)
+    other = clone(server, server.env)
+    try:
+        smtp_server.rules.delay("body", 0.05)
+        send_campaign(api, create_list(api, 600))
+        smtp_server.wait_for(20)
+        os.kill(server.pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        other.cli("promote", "--lease-only")
+        count = len(smtp_server.messages)
+        os.kill(server.pid, signal.SIGCONT)
+        wait_for_obstacles(api, ["lease"], SECONDS)
+        time.sleep(1)
+        assert len(smtp_server.messages) - count <= CONNECTIONS  # bodies that were on their way
+    finally:
+        other.close()
+
+
+def test_a_lost_lease_object_lets_nobody_else_in(
+    fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server
+) -> None:
+    """The holder writes a lost object again, and a machine with an old epoch never takes its place."""
+    s3.faults.clear()
+    s3.remove("lease.json")
+    env = {name: value for name, value in s3.env.items() if "__S3__" in name}
+    env |= {"CAMPANERO_LEASE__SECONDS": str(SECONDS), "CAMPANERO_LEASE__STORE": s3.store_url}
+    server = start(fresh_server, smtp_server, env)
+    wait_for_obstacles(server.client(validate=False), [], 5)
+    before = json.loads(s3.objects()["lease.json"])
+    s3.remove("lease.json")
+    end = time.monotonic() + SECONDS
+    while "lease.json" not in s3.objects():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    after = json.loads(s3.objects()["lease.json"])
+    assert (after["node"], after["epoch"]) == (before["node"], before["epoch"])
+    assert obstacle_codes(server.client(validate=False)) == []

@@ -5,7 +5,6 @@
 
 import re
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.faults.conftest import Figures
 from tests.kit.litestream import PROGRAM, Litestream
 from tests.kit.recipients import create_list, send_campaign, wait_until_completed
 from tests.kit.s3_server import S3Server
-from tests.kit.server import Server, relay_settings
+from tests.kit.server import relay_settings
 from tests.kit.smtp import SmtpServer
 
 SECONDS = 6

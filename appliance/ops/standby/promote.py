@@ -18,7 +18,7 @@ from typing import NamedTuple
 from appliance.core import clock, crypto, data_dir
 from appliance.ops import stores
 from appliance.ops.fencing import record as records
-from appliance.ops.fencing.record import FetchedLease, LeaseRecord
+from appliance.ops.fencing.record import LeaseRecord
 from appliance.ops.standby import holding, place
 from appliance.ops.standby.holding import Held
 from appliance.ops.standby.place import Source, StandbyFailed
@@ -32,6 +32,7 @@ _QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
 _MAX_ARRIVAL_SECONDS = 60.0
 _END_SECONDS = 20.0
 _MAX_FAULTS = 3
+_MAX_ATTEMPTS = 50
 
 Report = Callable[[str], None]
 
@@ -85,21 +86,9 @@ def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], repo
     try:
         store = stores.open_store(settings.lease.store, settings.copies)
         try:
-            node = records.load_node(directory)
-            fetched = records.fetch_lease(store)
-            former = fetched.record if fetched is not None else None
-            if former is not None and former.node == node.node and not former.holder:
-                report("the lease was taken before")
-            else:
-                remember(former)
-                node.epoch = max(node.epoch, former.epoch if former else 0) + 1
-                records.save_node(directory, node)
-                _write_claim(store, fetched, node, settings.lease.seconds)
-                report(f"the lease was taken, epoch {node.epoch}")
+            former = _write_claim(store, directory, remember, report)
         finally:
             store.close()
-    except Conflict:
-        raise StandbyFailed("another machine has changed the lease just now: try again") from None
     except StoreError as error:
         raise StandbyFailed(f"the lease cannot be taken: {error}") from None
     if former is not None and not (former.is_released and former.holder):
@@ -107,9 +96,33 @@ def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], repo
         time.sleep(former.seconds)
 
 
-def _write_claim(store: Store, fetched: FetchedLease | None, node: records.Node, seconds: int) -> None:
-    former = fetched.record if fetched is not None else records.make_first(node, seconds)
-    records.put_lease(store, records.claim(former, node, seconds), fetched.etag if fetched is not None else None)
+def _write_claim(
+    store: Store, directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report
+) -> LeaseRecord | None:
+    """Write the lease of the next epoch, and return the former one. Raises StoreError.
+
+    The former holder may write the lease many times a second while it sends, so this is tried again.
+    """
+    node, seconds = records.load_node(directory), config.current().lease.seconds
+    for attempt in range(_MAX_ATTEMPTS):
+        fetched = records.fetch_lease(store)
+        former = fetched.record if fetched is not None else None
+        if former is not None and former.node == node.node and not former.holder:
+            report("the lease was taken before")
+            return former
+        remember(former)
+        node.epoch = max(node.epoch, (former.epoch if former is not None else 0) + 1)
+        records.save_node(directory, node)
+        claim = records.claim(former or records.make_first(node, seconds), node, seconds)
+        try:
+            records.put_lease(store, claim, fetched.etag if fetched is not None else None)
+        except Conflict:
+            if attempt == _MAX_ATTEMPTS - 1:
+                raise
+            continue
+        report(f"the lease was taken, epoch {node.epoch}")
+        return former
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _wait_for_rest(directory: Path, report: Report) -> None:
