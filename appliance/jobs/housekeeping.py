@@ -21,12 +21,14 @@ from typing import NamedTuple
 from appliance.accounts import app_clients, app_grants, devices, invitations, request_limits, sessions
 from appliance.audience import bulk_actions
 from appliance.content import media
+from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.flows import replays
 from appliance.forms import submissions
 from appliance.imports import erasing
-from appliance.sending.messages import attachments, capture_inbox, retries, submitted
-from appliance.storage import transactions
+from appliance.sending.messages import attachments, capture_inbox, restored_sends, retries, submitted
+from appliance.settings import config
+from appliance.storage import journal_compaction, transactions
 from appliance.webhooks import queue
 
 log = logging.getLogger("campanero.housekeeping")
@@ -66,14 +68,15 @@ SWEEPS = (
     Sweep("cleared messages of the built-in inbox", capture_inbox.list_cleared, capture_inbox.delete, 20),
     Sweep("references to old attached files", attachments.list_expired, attachments.expire),
     Sweep("old submitted emails", submitted.list_expired, submitted.delete, 20),
+    Sweep("sent messages of a restore", restored_sends.list_expired, restored_sends.delete_rows),
 )
 _lock = threading.Lock()
 
 
 def delete_expired(stopping: threading.Event) -> None:
-    """Delete expired rows of each kind in `SWEEPS`, until `stopping` is set.
+    """Delete expired rows of each kind in `SWEEPS`, unneeded files, and old lines of the journal.
 
-    Returns at once if another thread is deleting expired rows already.
+    `stopping` ends it. Returns at once if another thread is deleting expired rows already.
     """
     if not _lock.acquire(blocking=False):
         return
@@ -83,11 +86,21 @@ def delete_expired(stopping: threading.Event) -> None:
                 log.info("housekeeping: deleted %d %s", deleted_count, sweep.description)
         _remove_unreferenced_files(stopping)
         _remove_leftover_uploads()
+        _compact_journal()
     except Unavailable:
         if not transactions.is_stopped():
             raise
     finally:
         _lock.release()
+
+
+def _compact_journal() -> None:
+    settings = config.current()
+    sent_before = clock.now_ms() - settings.backup.journal_days * clock.DAY_MS
+    try:
+        journal_compaction.compact(Path(settings.data_dir), sent_before)
+    except OSError as error:
+        log.warning("housekeeping: old lines of the journal were not removed: %s", error.strerror or error)
 
 
 def _delete_in_batches(sweep: Sweep, stopping: threading.Event) -> int:

@@ -363,18 +363,20 @@ def _print_restore_report(restored: "restore.RestoreResult") -> None:
     print(f"Restored to {clock.iso(restored.manifest.taken_at)}.")
     if restored.previous_data_path is not None:
         print(f"The previous data is kept in {restored.previous_data_path}.")
-    replayed = {name.replace("_", " "): number for name, number in restored.replayed._asdict().items() if number}
-    words = ", ".join(f"{number} {name}" for name, number in replayed.items())
-    print(f"Opt-outs since then were replayed: {words}." if words else "There were no opt-outs since then.")
+    for sentence in restore.describe_replay(restored):
+        print(sentence)
     for account_id, account_name in rows("SELECT id, name FROM account ORDER BY id"):
         held_sending = restore.find_held_sending(account_id)
         print(f"{account_name}: sending is stopped." + ("" if held_sending.is_empty else " Open messages:"))
         for campaign in held_sending.campaigns:
             name = campaign.name or "without a name"
             counts = f"{campaign.open_count} open, {campaign.sent_count} sent earlier"
+            if campaign.sent_since_count:
+                counts += f", {campaign.sent_since_count} sent after this backup"
             print(f"  campaign {campaign.campaign_id}, {name}: {counts}")
         for flow in held_sending.flows:
-            print(f"  flow {flow.flow_id}, {flow.name or 'without a name'}: paused, {flow.run_count} runs")
+            since = f", {flow.sent_since_count} messages sent after this backup" if flow.sent_since_count else ""
+            print(f"  flow {flow.flow_id}, {flow.name or 'without a name'}: paused, {flow.run_count} runs{since}")
         if held_sending.flow_message_count or held_sending.other_message_count:
             flow_count, other_count = held_sending.flow_message_count, held_sending.other_message_count
             print(f"  {flow_count} messages of flows, {other_count} single messages")

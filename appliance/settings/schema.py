@@ -553,6 +553,10 @@ class Backup(Struct, frozen=True):
         int,
         Meta(ge=1, description="how many automatic backups are kept, one per interval; older ones are deleted"),
     ] = 7
+    journal_days: Annotated[
+        int,
+        Meta(ge=1, le=3650, description="days for which the journal names sent messages; older backups repeat them"),
+    ] = 35
 
 
 class Config(Struct, frozen=True):

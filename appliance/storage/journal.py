@@ -1,12 +1,20 @@
-"""The journal of opt-outs: the append-only file `optouts.jsonl` beside the database, one line for each opt-out.
+"""The journal of what must survive a restore: the append-only file `optouts.jsonl` beside the database.
 
 A restored backup lacks the opt-outs that happened after it was created. Each opt-out is written to this file and synced
 to disk before its transaction is committed, so every acknowledged opt-out can be applied to a restored database (P11).
 The file may also contain an opt-out whose commit failed and whose request was answered with 503.
 
-Addresses are stored as keyed hashes, so that the journal does not name an erased person.
+The messages that were sent are in it too, so that a restored database does not send them again. Their lines are written
+before the commit as well, but not synced: the ledger is synced, and these lines matter only if it is lost. After a
+power cut the last of them may be missing.
+
+Addresses are stored as keyed hashes, so that the journal does not name an erased person. Lines about sent messages that
+no backup needs any more are removed (`journal_compaction.py`). `journal_shipping.py` copies the journal to another
+machine. Lines of kinds that only a newer version knows are kept.
 """
 
+import base64
+import binascii
 import contextlib
 import errno
 import json
@@ -14,9 +22,10 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +36,9 @@ from appliance.storage.database import write_state
 
 log = logging.getLogger("campanero.storage")
 JOURNAL_FILE = "optouts.jsonl"
+# The version of the file's format. Further kinds of lines do not change it: older versions skip and keep them.
+FORMAT = 1
+SENT_HASH_BYTES = 6  # of an address hash that are stored with a sent message, to recognize its recipient
 
 _Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 # Milliseconds since 1970, up to the end of 9999, the last year that Python can show.
@@ -77,22 +89,166 @@ class TrackingChoice(AddressLine, tag="tracking"):
     tracking: Literal["full", "aggregate", "none"]
 
 
-class _FirstLine(msgspec.Struct):
+class SentMessage(NamedTuple):
+    """A message of a line of kind `Sent`, with what identifies it if the restored ledger has no such row."""
+
+    message_id: int
+    contact_id: int  # 0: none
+    address_hash: bytes  # the first `SENT_HASH_BYTES` of `crypto.hash_address`; zeros for an erased recipient
+    run_id: int = 0
+    step_id: int = 0
+
+
+class Sent(JournalLine, tag="sent", omit_defaults=True):
+    """Messages of one campaign, one flow or else one account that a server accepted, or that it may have accepted.
+
+    Message and contact ids are stored as the difference to the one before, which is 1 in most cases. `created` is when
+    the campaign or flow was created (ms); it tells it from another one that has its id in a restored database. The
+    campaign of a series has the id of the repeated campaign in `series`, its date in `due`, and the `created` of that
+    campaign.
+    """
+
+    ids: Annotated[list[int], Meta(min_length=1)]
+    contacts: list[int]
+    hashes: str  # base64 of the address hashes, each of `SENT_HASH_BYTES`
+    campaign: _Id | None = None
+    flow: _Id | None = None
+    created: _Time | None = None
+    series: _Id | None = None
+    due: _Time | None = None
+    runs: list[int] = []
+    steps: list[int] = []
+    is_doubtful: bool = msgspec.field(name="doubt", default=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless all lists describe the same messages."""
+        per_flow = len(self.ids) if self.flow is not None else 0
+        if (len(self.contacts), len(self.runs), len(self.steps)) != (len(self.ids), per_flow, per_flow):
+            raise ValueError("the lists of a line must be of the same length")
+        if self.campaign is not None and self.flow is not None:
+            raise ValueError("a message belongs to a campaign or to a flow")
+        try:
+            hashes = base64.b64decode(self.hashes, validate=True)
+        except binascii.Error:
+            raise ValueError("the hashes must be base64") from None
+        if len(hashes) != len(self.ids) * SENT_HASH_BYTES:
+            raise ValueError("each message must have a hash")
+        if not all(0 < number < 2**63 for number in accumulate(self.ids)):
+            raise ValueError("an id is out of range")
+        if not all(0 <= number < 2**63 for number in (*accumulate(self.contacts), *self.runs, *self.steps)):
+            raise ValueError("an id is out of range")
+
+    def list_messages(self) -> list[SentMessage]:
+        """Return the messages of the line."""
+        hashes = base64.b64decode(self.hashes)
+        return [
+            SentMessage(message_id, contact_id, hashes[start : start + SENT_HASH_BYTES], run_id, step_id)
+            for message_id, contact_id, start, run_id, step_id in zip(
+                accumulate(self.ids), accumulate(self.contacts), range(0, len(hashes), SENT_HASH_BYTES),
+                self.runs or repeat(0), self.steps or repeat(0), strict=False,
+            )
+        ]  # fmt: skip
+
+
+def pack_sent(messages: Sequence[SentMessage], **source: Any) -> Sent:
+    """Return a line for messages of one source; `source` has the other keys of `Sent`."""
+    messages = sorted(messages)
+    is_flow = source.get("flow") is not None
+    return Sent(
+        ids=_list_differences([message.message_id for message in messages]),
+        contacts=_list_differences([message.contact_id for message in messages]),
+        hashes=base64.b64encode(b"".join([message.address_hash for message in messages])).decode(),
+        runs=[message.run_id for message in messages] if is_flow else [],
+        steps=[message.step_id for message in messages] if is_flow else [],
+        **source,
+    )
+
+
+def _list_differences(numbers: list[int]) -> list[int]:
+    return [numbers[0], *[after - before for before, after in pairwise(numbers)]]
+
+
+class UnknownLine(msgspec.Struct):
+    """A line of a kind that only a newer version knows."""
+
+    act: str
+    at: _Time
+
+
+class FirstLine(msgspec.Struct, omit_defaults=True):
+    """The first line of a journal.
+
+    Removing old lines gives the file another `journal`, so that a version that knows only that id selects lines by
+    time. `lineage` stays: positions in the file before remain valid. They are offsets in the file as if nothing had
+    been removed: the lines before `compacted` are now the `kept` bytes after the first line.
+    """
+
     journal: Annotated[str, Meta(min_length=1)]
+    format: int = 1
+    lineage: str | None = None
+    compacted: Annotated[int, Meta(ge=0)] = 0
+    kept: Annotated[int, Meta(ge=0)] = 0
+    sent_since: _Time = 0  # sent messages before this time (ms) were removed
 
 
-_AnyLine = Erasure | OptOut | Suppression | ListLeft | TrackingChoice
+_AnyLine = Erasure | OptOut | Suppression | ListLeft | TrackingChoice | Sent
+_KINDS = {kind.__struct_config__.tag for kind in (Erasure, OptOut, Suppression, ListLeft, TrackingChoice, Sent)}
 _decode_line: Callable[[bytes], _AnyLine] = msgspec.json.Decoder(_AnyLine).decode
-_decode_first_line = msgspec.json.Decoder(_FirstLine).decode
+_decode_unknown_line = msgspec.json.Decoder(UnknownLine).decode
+_decode_first_line = msgspec.json.Decoder(FirstLine).decode
 # RecursionError: a line may be nested deeply.
 _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class JournalPosition(NamedTuple):
-    """A position in a journal: the id in its first line, and the offset in bytes."""
+    """A position in a journal: the id in its first line (its `lineage`), and the offset in bytes (`FirstLine`)."""
 
     journal: str
     size: int
+
+
+class JournalTooNew(Exception):
+    """The journal has a format that only a newer version knows; the message is one line."""
+
+
+class JournalHeader(NamedTuple):
+    """The first line of a journal, and its length in bytes."""
+
+    line: FirstLine
+    size: int
+
+    @property
+    def journal(self) -> str:
+        """Return the id of the journal that positions name."""
+        return self.line.lineage or self.line.journal
+
+    @property
+    def start(self) -> int:
+        """Return the position of the first byte that no compaction has removed or moved."""
+        return self.line.compacted or self.size
+
+    def get_offset(self, size: int) -> int:
+        """Return the offset in the file of a position from `start` on."""
+        return size - self.start + self.size + self.line.kept
+
+    def get_position(self, offset: int) -> JournalPosition:
+        """Return the position of an offset in the file behind the kept lines."""
+        return JournalPosition(self.journal, offset + self.start - self.size - self.line.kept)
+
+
+def read_header(file: BinaryIO) -> JournalHeader | None:
+    """Read the first line of an open journal, and return it; None if it has no id.
+
+    Raises JournalTooNew for a format that only a newer version knows.
+    """
+    file.seek(0)
+    raw = file.readline()
+    line = _parse_first_line(raw)
+    if line is None:
+        return None
+    if line.format > FORMAT:
+        raise JournalTooNew(f"{file.name} has format {line.format}, this program knows {FORMAT}: use the newer program")
+    return JournalHeader(line, len(raw))
 
 
 class _Journal:
@@ -104,7 +260,10 @@ class _Journal:
         self._handle: int | None = None
 
     def append(self, lines: list[bytes]) -> None:
-        """Append lines and sync them to disk. If that fails, remove the lines and raise OSError."""
+        """Append lines, and sync them to disk unless all are of sent messages.
+
+        If that fails, remove the lines and raise OSError.
+        """
         with self._lock:
             handle = self._handle = self._current_handle()
             size = os.fstat(handle).st_size
@@ -112,7 +271,8 @@ class _Journal:
             try:
                 if os.write(handle, content) != len(content):
                     raise OSError(errno.ENOSPC, "the journal of opt-outs cannot be written whole", str(self.path))
-                os.fdatasync(handle)
+                if not all(isinstance(line, _UnsyncedLine) for line in lines):
+                    os.fdatasync(handle)
             except OSError:
                 os.ftruncate(handle, size)
                 raise
@@ -145,7 +305,7 @@ class _Journal:
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         size = os.fstat(handle).st_size
         if size == 0:
-            os.write(handle, _encode_line({"journal": crypto.random_base62(16)}))
+            os.write(handle, msgspec.json.encode(FirstLine(crypto.random_base62(16))) + b"\n")
         elif os.pread(handle, 1, size - 1) != b"\n":
             os.write(handle, b"\n")  # A power cut has truncated the last line.
         os.fsync(handle)
@@ -157,9 +317,9 @@ _journal: _Journal | None = None
 
 
 def open_journal(directory: Path) -> None:
-    """Use the journal of this data directory from now on; the file is created by the first opt-out.
+    """Use the journal of this data directory from now on; the file is created by the first line.
 
-    Raises OSError as `require_writable` does.
+    Raises OSError and JournalTooNew as `require_writable` does.
     """
     global _journal
     require_writable(directory)
@@ -167,9 +327,17 @@ def open_journal(directory: Path) -> None:
 
 
 def require_writable(directory: Path) -> None:
-    """Raise OSError if the journal exists but cannot be written, because then every opt-out would fail."""
-    with contextlib.suppress(FileNotFoundError):
-        os.close(os.open(directory / JOURNAL_FILE, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK))
+    """Raise OSError if the journal exists but cannot be written, because then every opt-out would fail.
+
+    Raises JournalTooNew for a format that only a newer version knows.
+    """
+    path = directory / JOURNAL_FILE
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK))
+    except FileNotFoundError:
+        return
+    with path.open("rb") as file:
+        read_header(file)
 
 
 def append(account_id: int, act: str, **values: Any) -> None:
@@ -185,8 +353,18 @@ def append(account_id: int, act: str, **values: Any) -> None:
         )
 
 
+class _UnsyncedLine(bytes):
+    """A line that need not be on disk before the commit."""
+
+
+def append_sent(line: Sent) -> None:
+    """Add a line about sent messages to the journal as `append` does; it is not synced to disk."""
+    if write_state.journal_lines is not None:
+        write_state.journal_lines.append(_UnsyncedLine(msgspec.json.encode(line) + b"\n"))
+
+
 def flush(lines: list[bytes]) -> None:
-    """Append the lines of a batch of writes to the journal and sync it, just before their commit. Raises OSError."""
+    """Append the lines of a batch of writes to the journal, just before their commit. Raises OSError."""
     if lines and _journal is not None:
         try:
             _journal.append(lines)
@@ -196,36 +374,48 @@ def flush(lines: list[bytes]) -> None:
 
 
 def find_end(path: Path) -> JournalPosition | None:
-    """Return the position of the end of a journal, or None if the file does not exist or its first line has no id."""
+    """Return the position of the end of a journal, or None if the file does not exist or its first line has no id.
+
+    All lines before that position are on disk. Raises JournalTooNew, as `read_header` does.
+    """
     try:
         with path.open("rb") as file:
-            first_line = _parse_first_line(file.readline())
-            return JournalPosition(first_line.journal, file.seek(0, os.SEEK_END)) if first_line is not None else None
+            os.fdatasync(file.fileno())
+            header = read_header(file)
+            return header.get_position(file.seek(0, os.SEEK_END)) if header is not None else None
     except FileNotFoundError:
         return None
 
 
-def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> Iterator[JournalLine | None]:
+def read_since(
+    path: Path, position: JournalPosition | None, since_ms: int
+) -> Iterator[JournalLine | UnknownLine | None]:
     """Yield the lines of a journal after a position, or since a time (ms) if the position is not in this journal.
 
-    The position None is in no journal. Yields None for a damaged line, such as a line that a power cut has truncated. A
-    missing file has no lines.
+    The position None is in no journal. Lines that a compaction has kept are selected by time too. Yields None for a
+    damaged line, such as a line that a power cut has truncated. A missing file has no lines. Raises JournalTooNew, as
+    `read_header` does.
     """
     if not path.exists():
         return
-    end = find_end(path)
-    is_same_journal = (
-        position is not None and end is not None and end.journal == position.journal and end.size >= position.size
-    )
     with path.open("rb") as file:
-        if is_same_journal and position is not None:
-            file.seek(position.size)
+        header = read_header(file)
+        end = header.get_position(file.seek(0, os.SEEK_END)).size if header is not None else 0
+        is_same_journal = position is not None and header is not None and header.journal == position.journal
+        # The offset from which on all lines are wanted, and the first offset to read.
+        exact = start = None
+        if position is not None and header is not None and is_same_journal and position.size <= end:
+            exact = header.get_offset(max(position.size, header.start))
+            start = exact if position.size >= header.start else header.size
+        offset = file.seek(start or 0)
         for raw in file:
+            is_wanted = exact is not None and offset >= exact
+            offset += len(raw)
             # A truncated line is followed by an empty one if the position is between its end and its line break.
-            if not raw.strip() or (not is_same_journal and _parse_first_line(raw) is not None):
+            if not raw.strip() or (not is_wanted and _parse_first_line(raw) is not None):
                 continue
-            line = _parse_line(raw)
-            if line is None or is_same_journal or line.at >= since_ms:
+            line = parse_line(raw)
+            if line is None or is_wanted or line.at >= since_ms:
                 yield line
 
 
@@ -233,15 +423,25 @@ def _encode_line(record: dict[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _parse_line(raw: bytes) -> JournalLine | None:
+def parse_line(raw: bytes) -> JournalLine | UnknownLine | None:
+    """Return a line of a journal; None if it is damaged, or the first line."""
     try:
         line: JournalLine = _decode_line(raw)
     except _DECODE_ERRORS:
-        return None
+        return _parse_unknown_line(raw)
     return line
 
 
-def _parse_first_line(raw: bytes) -> _FirstLine | None:
+def _parse_unknown_line(raw: bytes) -> UnknownLine | None:
+    """Return a line of a kind that this version does not know, or None for a damaged line."""
+    try:
+        line = _decode_unknown_line(raw)
+    except _DECODE_ERRORS:
+        return None
+    return line if line.act not in _KINDS else None
+
+
+def _parse_first_line(raw: bytes) -> FirstLine | None:
     try:
         return _decode_first_line(raw)
     except _DECODE_ERRORS:

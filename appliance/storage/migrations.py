@@ -371,6 +371,16 @@ def _sign_in_providers(handle: Any) -> None:
         handle.execute("CREATE INDEX session_identity_id ON session (identity_id)")
 
 
+def restored_sends(handle: Any) -> None:
+    """Add the messages that were sent after a restored backup: a database of before has no such table.
+
+    Databases of schema 10 and before may also lack the consents of mailboxes, which came without a migration.
+    """
+    for model in (models.RestoredSend, models.MailboxGrant):
+        if not database.table_exists(model._meta.table_name):
+            database.create_tables([model], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -388,6 +398,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _team_members,
     _passkeys,
     _sign_in_providers,
+    restored_sends,
 )  # fmt: skip
 
 

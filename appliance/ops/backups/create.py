@@ -23,6 +23,7 @@ from appliance.ops.backups.archive import DATABASE, FILE_DIRECTORIES, KEY, Archi
 from appliance.settings import config, schema
 from appliance.storage import journal, migrations
 from appliance.storage.database import scalar
+from appliance.storage.journal import JournalPosition
 
 BACKUP_DIRECTORY = "backups"
 # The schedule deletes only backups whose name matches this pattern.
@@ -126,7 +127,7 @@ def create_backup(
     require_space(source, target.parent)
     try:
         with data_dir.create_file(target) as file:
-            mark, taken_at = journal.find_end(directory / journal.JOURNAL_FILE), clock.now_ms()
+            mark, taken_at = find_journal_end(directory, source), clock.now_ms()
             with copy_database(source, target.parent, report_progress) as copy:
                 manifest = Manifest(
                     archive.FORMAT, VERSION, copy.schema, taken_at, crypto.key_fingerprint(), with_key, mark
@@ -138,6 +139,22 @@ def create_backup(
     except FileExistsError:
         raise BackupFailed(f"{target} already exists: backups never overwrite files") from None
     return manifest
+
+
+def find_journal_end(directory: Path, source: Path) -> JournalPosition | None:
+    """Return the end of the journal; all lines before it are of writes that a later reader of the database sees.
+
+    A line is written just before its commit. The end of another write transaction comes after that commit. Without it,
+    a backup could have neither an opt-out nor, by this position, its line. Raises BackupFailed if the journal has an
+    unknown format.
+    """
+    try:
+        end = journal.find_end(directory / journal.JOURNAL_FILE)
+    except journal.JournalTooNew as error:
+        raise BackupFailed(str(error)) from None
+    with _open_connection(source) as connection:
+        connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+    return end
 
 
 def require_space(source: Path, directory: Path) -> None:

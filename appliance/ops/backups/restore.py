@@ -2,8 +2,7 @@
 
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -12,150 +11,21 @@ import peewee
 
 from appliance import VERSION
 from appliance.accounts import accounts
-from appliance.audience import consent
-from appliance.audience.consent import Evidence
-from appliance.audience.contacts import removal
 from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
-from appliance.core.errors import NotFound
 from appliance.flows import lifecycle
-from appliance.ops.backups import archive
+from appliance.ops.backups import archive, replay_sends
 from appliance.ops.backups import create as backups
 from appliance.ops.backups.archive import DATABASE, KEY, Manifest
-from appliance.sending.messages import queue
+from appliance.ops.backups.replay import REFUSALS, Replayed, replay_journal
+from appliance.sending.messages import queue, restored_sends
 from appliance.storage import database as sql
 from appliance.storage import disk_guard, journal, migrations, models, sandbox, transactions
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
-from appliance.storage.journal import JournalLine
+from appliance.storage.journal import JournalLine, JournalTooNew, Sent, UnknownLine
 from appliance.storage.migrations import MIGRATIONS, migrate
-from appliance.storage.models import Account, Channel, Flow, Restoration, TeamMember, User
+from appliance.storage.models import Account, Flow, Restoration, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
-
-# A restore replays the journal into the restored database. The journal records refusals (opt-outs, suppressions, left
-# lists, erasures) and choices of tracking, which therefore survive. All other data that is newer than the backup is
-# lost, consent included. Replaying a refusal that the database already contains has no effect.
-
-_EVIDENCE = Evidence("restore", "system")
-_CHUNK_LINES = 500
-
-
-class Replayed(NamedTuple):
-    """How many lines of the journal changed the restored database, by kind of line."""
-
-    opt_outs: int = 0
-    suppressions: int = 0
-    lists_left: int = 0
-    tracking: int = 0
-    erased: int = 0
-
-
-def replay_journal(lines: Iterable[JournalLine]) -> Replayed:
-    """Replay the lines of a journal in order, and return how many of them changed the database, by kind.
-
-    Every `_CHUNK_LINES` lines are one transaction. Lines of accounts that the database lacks are ignored.
-    """
-    addresses, counts, chunk = _KnownAddresses(), Counter[type[JournalLine]](), list[JournalLine]()
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == _CHUNK_LINES:
-            counts += transactions.write(_replay_lines, addresses, chunk)
-            chunk = []
-    counts += transactions.write(_replay_lines, addresses, chunk)
-    return Replayed(
-        counts[journal.OptOut], counts[journal.Suppression], counts[journal.ListLeft], counts[journal.TrackingChoice],
-        counts[journal.Erasure],
-    )  # fmt: skip
-
-
-class _KnownAddresses:
-    """A lookup of channels by account, kind and address hash, which is built once from all channels of the database."""
-
-    def __init__(self) -> None:
-        hashed = crypto.make_address_hasher()
-        self._ids = {
-            (account, kind, hashed(kind, key)): number
-            for number, account, kind, key in rows("SELECT id, account_id, kind, key FROM channel")
-        }
-
-    def find_channel(self, account_id: int, kind: str, hashed: bytes) -> Channel | None:
-        """Return the channel of an account with this address hash, or None."""
-        number = self._ids.get((account_id, kind, hashed))
-        return Channel.get_or_none(Channel.id == number) if number is not None else None
-
-
-def _replay_lines(addresses: _KnownAddresses, lines: list[JournalLine]) -> Counter[type[JournalLine]]:
-    require_write_transaction()
-    counts = Counter[type[JournalLine]]()
-    for line in lines:
-        if fetch_one("SELECT 1 FROM account WHERE id = ?", (line.account,)) is None:
-            continue  # The account was created after the backup.
-        counts[type(line)] += _replay_line(addresses, line)
-    return counts
-
-
-def _replay_line(addresses: _KnownAddresses, line: JournalLine) -> bool:
-    """Replay a line, and return whether it changed the database."""
-    if isinstance(line, journal.Erasure):
-        return _replay_erasure(line)
-    assert isinstance(line, journal.AddressLine), line
-    address_hash = bytes.fromhex(line.hash)
-    channel = addresses.find_channel(line.account, line.kind, address_hash)
-    if isinstance(line, journal.OptOut):
-        return _replay_opt_out(line, address_hash, channel)
-    if isinstance(line, journal.Suppression):
-        return _replay_suppression(line, address_hash, channel)
-    if channel is None:
-        return False
-    if isinstance(line, journal.ListLeft):
-        is_refused = consent.has_left_list(channel.contact_id, [line.list])
-        return not is_refused and consent.leave_list(channel, line.list, _EVIDENCE)
-    assert isinstance(line, journal.TrackingChoice), line
-    return consent.set_tracking(channel, line.tracking, _EVIDENCE)
-
-
-def _replay_erasure(line: journal.Erasure) -> bool:
-    try:
-        removal.erase(line.account, line.contact, _EVIDENCE)
-    except NotFound:
-        return False
-    return True
-
-
-def _replay_opt_out(line: journal.OptOut, hashed: bytes, channel: Channel | None) -> bool:
-    by: consent.By = "operator" if line.by == "operator" else "recipient"
-    if channel is not None:
-        return consent.opt_out(channel, by, _EVIDENCE)
-    if consent.find_remembered_opt_out(line.account, line.kind, hashed) is not None:
-        return False
-    consent.remember_opt_out_hash(line.account, line.kind, hashed, by, line.at)
-    return True
-
-
-def _replay_suppression(line: journal.Suppression, hashed: bytes, channel: Channel | None) -> bool:
-    if line.expires_at is not None and line.expires_at <= clock.now_ms():
-        return False
-    address = channel.value if channel is not None and line.reason != "erased" else None
-    is_new = run(
-        "INSERT INTO suppression (account_id, kind, address_hash, address, reason, source, created_at, expires_at) "
-        "VALUES (?, ?, ?, ?, ?, 'restore', ?, ?) ON CONFLICT DO NOTHING",
-        (line.account, line.kind, hashed, address, line.reason, line.at, line.expires_at),
-    )
-    if not is_new:
-        run(
-            "UPDATE suppression SET repeated_at = coalesce(repeated_at, ?) WHERE account_id = ? AND kind = ? "
-            "AND address_hash = ? AND reason = ?",
-            (line.at, line.account, line.kind, hashed, line.reason),
-        )
-    if channel is not None:
-        channel.suppression = consent.find_channel_suppression(channel)
-        run("UPDATE channel SET suppression = ? WHERE id = ?", (channel.suppression, channel.id))
-    if is_new:
-        contact = channel.contact_id if channel is not None else None
-        consent.record_evidence(
-            line.account, (line.kind, hashed), "suppressed", line.by, _EVIDENCE, contact, {"reason": line.reason}
-        )
-    return bool(is_new)
-
 
 # A message that is open in the backup may have been sent after the backup was created. A restore therefore stops the
 # sending of every account until a user has decided about its open messages.
@@ -172,15 +42,18 @@ class HeldCampaign(NamedTuple):
     phase: str
     scheduled_at: int | None  # milliseconds
     open_count: int  # messages that would still be sent
-    sent_count: int  # messages that were sent, whatever was reported of them since
+    sent_count: int  # messages that were sent before the backup, whatever was reported of them since
+    # Messages that were sent after the backup, by the journal; also those whose rows the campaign has yet to create.
+    sent_since_count: int
 
 
 class HeldFlow(NamedTuple):
-    """A flow that the restore paused, and its number of live runs."""
+    """A flow that the restore paused."""
 
     flow_id: int
     name: str
-    run_count: int
+    run_count: int  # live runs
+    sent_since_count: int  # messages that were sent after the backup and whose rows it has yet to create
 
 
 class HeldSending(NamedTuple):
@@ -217,7 +90,10 @@ def find_held_sending(account_id: int) -> HeldSending:
         for row in rows(
             "SELECT c.id, c.name, c.phase, c.scheduled_at, "
             f"(SELECT count(*) FROM message m WHERE m.campaign_id = c.id AND m.{_OPEN_SQL}), "
-            "(SELECT count(*) FROM message m WHERE m.campaign_id = c.id AND m.sent_at IS NOT NULL) FROM campaign c "
+            "(SELECT count(*) FROM message m WHERE m.campaign_id = c.id AND m.sent_at IS NOT NULL) - n.since, "
+            "n.since + (SELECT count(*) FROM restored_send r WHERE r.campaign_id = c.id AND r.is_doubtful = 0) "
+            "FROM campaign c JOIN (SELECT x.id, (SELECT count(*) FROM message m WHERE m.campaign_id = x.id "
+            f"AND {restored_sends.SENT_SINCE_BACKUP.format('m')}) AS since FROM campaign x) n ON n.id = c.id "
             "WHERE c.account_id = ? AND c.phase IN ('scheduled', 'holding', 'sending', 'paused') "
             "AND c.deleted_at IS NULL ORDER BY c.id DESC",
             (account_id,),
@@ -234,7 +110,8 @@ def _find_paused_flows(account_id: int, restoration: Restoration | None) -> list
     return [
         HeldFlow(*row)
         for row in rows(
-            "SELECT f.id, f.name, (SELECT count(*) FROM run r WHERE r.flow_id = f.id AND r.status = 'live') "
+            "SELECT f.id, f.name, (SELECT count(*) FROM run r WHERE r.flow_id = f.id AND r.status = 'live'), "
+            "(SELECT count(*) FROM restored_send s WHERE s.flow_id = f.id AND s.is_doubtful = 0) "
             "FROM flow f WHERE f.account_id = ? AND f.status = 'paused' AND f.hidden = 0 "
             "AND f.id IN (SELECT value FROM json_each(?)) ORDER BY f.id",
             (account_id, Restoration.paused.db_value(restoration.paused)),
@@ -251,6 +128,8 @@ def _count_other_messages(account_id: int) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
+# The schema of the first version that writes sent messages to the journal.
+FIRST_SCHEMA_WITH_SENDS = migrations.MIGRATIONS.index(migrations.restored_sends) + 1
 # If the position in the manifest does not belong to the current journal, the lines to replay are selected by time,
 # beginning this long before the backup.
 _JOURNAL_MARGIN_MS = 60_000
@@ -305,6 +184,30 @@ class _ArchiveSource:
         archive.require_signature(self._path, self._sums)
 
 
+def describe_replay(restored: RestoreResult) -> list[str]:
+    """Return sentences that say what of the time since the backup was applied to the restored data."""
+    replayed = restored.replayed
+    refusals = {
+        name.replace("_", " "): number for name, number in replayed._asdict().items() if name in REFUSALS and number
+    }
+    words = ", ".join(f"{number} {name}" for name, number in refusals.items())
+    sentences = [f"Opt-outs since then were replayed: {words}." if words else "There were no opt-outs since then."]
+    if replayed.sent or replayed.expected or replayed.uncertain:
+        sentences.append(
+            f"Sent after this backup, and not sent again: {replayed.sent + replayed.expected} messages; "
+            f"unconfirmed, for you to decide: {replayed.uncertain}."
+        )
+    elif replayed.is_complete:
+        sentences.append("No message of this backup was sent after it.")
+    if replayed.unknown:
+        sentences.append(f"Sent after this backup by what it does not contain: {replayed.unknown} messages.")
+    if not replayed.is_complete:
+        sentences.append("The journal does not name all messages that were sent after this backup.")
+    elif not replayed.is_end_known:
+        sentences.append("Messages that were being sent when the replaced data was lost are not known.")
+    return sentences
+
+
 def restore_backup(directory: Path, source: Path, force: bool, report: Callable[[str], None]) -> RestoreResult:
     """Restore a backup file, as `restore_from` does."""
     return restore_from(directory, _ArchiveSource(source), force, report)
@@ -328,6 +231,10 @@ def restore_from(directory: Path, source: Source, force: bool, report: Callable[
         raise RestoreFailed(f"{database} is {kind}, not a database: move it away first")
     if exists and not force:
         raise RestoreFailed(f"{directory} holds data: --force puts the backup in its place, after backing it up")
+    try:
+        journal.find_end(directory / journal.JOURNAL_FILE)
+    except JournalTooNew as error:
+        raise RestoreFailed(str(error)) from None
     if (directory / archive.STAGING_DIRECTORY).is_symlink():
         raise RestoreFailed(f"{directory / archive.STAGING_DIRECTORY} is a link: remove it first")
     if folder := archive.find_shared_folder(directory):
@@ -454,7 +361,9 @@ def _prepare_database(
     transactions.write(_end_access, current.revoked_keys)
     readmitted = _find_readmitted(current.disabled_users)
     paused = transactions.write(_hold_sending)
-    replayed = replay_journal(lines)
+    replayed = replay_journal(lines, current.unsettled)._replace(
+        is_complete=_names_all_sends(journal_path, manifest), is_end_known=current.was_read
+    )
     transactions.write(_record_restoration, manifest, replayed, paused)
     sql.truncate_wal(connection())
     close_database()
@@ -462,16 +371,37 @@ def _prepare_database(
     return replayed, readmitted
 
 
+def _names_all_sends(path: Path, manifest: Manifest) -> bool:
+    """Return whether the journal names all messages that were sent since the backup.
+
+    It may be the journal of another machine, a version of before this kind of line may have sent some, or the lines of
+    that time were removed.
+    """
+    if manifest.schema < FIRST_SCHEMA_WITH_SENDS or not path.exists():
+        return False
+    with path.open("rb") as file:
+        header = journal.read_header(file)
+    return (
+        header is not None
+        and header.line.sent_since <= manifest.taken_at
+        and (manifest.journal is None or manifest.journal.journal == header.journal)
+    )
+
+
 def _read_journal(path: Path, manifest: Manifest, report: Callable[[str], None]) -> Iterator[JournalLine]:
     """Yield the lines of the journal that are newer than the backup, and report at the end how many are damaged."""
-    damaged_count = 0
+    damaged_count = unknown_count = 0
     for line in journal.read_since(path, manifest.journal, manifest.taken_at - _JOURNAL_MARGIN_MS):
-        if line is None:
-            damaged_count += 1
-        else:
+        if isinstance(line, JournalLine):
             yield line
+        elif isinstance(line, UnknownLine):
+            unknown_count += 1
+        else:
+            damaged_count += 1
     if damaged_count:
         report(f"warning: damaged lines in {path} were skipped, and opt-outs in them are lost: {damaged_count}")
+    if unknown_count:
+        report(f"warning: lines of a newer version in {path} were kept, but not applied: {unknown_count}")
 
 
 def _require_tables() -> None:
@@ -537,6 +467,8 @@ class _CurrentData(NamedTuple):
     last_ids: dict[str, int] = {}  # the highest id that each table has given to a row
     revoked_keys: list[str] = []  # the hashes of revoked API keys
     disabled_users: list[tuple[str, int]] = []  # (address, account id) of disabled users
+    unsettled: list[Sent] = []  # messages that were being sent when the service ended
+    was_read: bool = False
 
 
 def _read_current_data(path: Path) -> _CurrentData:
@@ -553,11 +485,19 @@ def _read_current_data(path: Path) -> _CurrentData:
             disabled_users: Any = database.execute(
                 f"SELECT email, m.account_id FROM {members} WHERE m.disabled_at NOT NULL"
             ).fetchall()
-            return _CurrentData(dict(last_ids), [key_hash for (key_hash,) in revoked_keys], disabled_users)
+            keys = [key_hash for (key_hash,) in revoked_keys]
+            return _CurrentData(dict(last_ids), keys, disabled_users, _read_unsettled(database), True)
         finally:
             database.close()
     except apsw.Error:
         return _CurrentData()  # The database is unreadable, and `_preserve_current_data` has copied its files.
+
+
+def _read_unsettled(database: apsw.Connection) -> list[Sent]:
+    try:
+        return replay_sends.list_unsettled(database)
+    except apsw.SQLError:
+        return []  # The database is of an older schema, or has lost a table.
 
 
 def _skip_used_ids(last_ids: dict[str, int]) -> None:

@@ -180,7 +180,7 @@ class _Builder:
         backups.require_usable_database(source)
         self._spool = local.begin_spool(self._folder)
         backups.require_space(source, self._folder)
-        mark, taken_at = journal.find_end(self._directory / journal.JOURNAL_FILE), clock.now_ms()
+        mark, taken_at = backups.find_journal_end(self._directory, source), clock.now_ms()
         copy_id, (identity, own_recipient) = manifests.create_id(taken_at, secrets.token_hex(6)), keys.create_identity()
         with backups.copy_database(source, self._folder, self._report) as copy:
             page_size, page_count = pages.page_facts(copy.file)

@@ -72,12 +72,7 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
         yield Finding("fail", "data directory", words)
     journal_error = None if wrong_kinds else _find_journal_error(directory)
     if journal_error is not None:
-        words = gettext(
-            "%(filename)s cannot be written: %(strerror)s",
-            filename=journal_error.filename,
-            strerror=journal_error.strerror,
-        )
-        yield Finding("fail", "data directory", words)
+        yield Finding("fail", "data directory", journal_error)
     accessible = [name for name in (directory, *sorted(directory.iterdir())) if _is_accessible_to_others(name)]
     if accessible:
         names = ", ".join(map(str, accessible[:MAX_SHOWN]))
@@ -101,11 +96,13 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
     yield Finding("ok", "key file", gettext("readable; keep a copy of it separate from backups"))
 
 
-def _find_journal_error(directory: Path) -> OSError | None:
+def _find_journal_error(directory: Path) -> str | None:
     try:
         journal.require_writable(directory)
     except OSError as error:
-        return error
+        return gettext("%(filename)s cannot be written: %(strerror)s", filename=error.filename, strerror=error.strerror)
+    except journal.JournalTooNew as error:
+        return str(error)
     return None
 
 

@@ -34,7 +34,7 @@ from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
-from appliance.sending.messages import ledger, senders, sms_rules
+from appliance.sending.messages import ledger, senders, sent_journal, sms_rules
 from appliance.sending.messages.ledger import LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
@@ -108,9 +108,10 @@ def record_accepted(outcomes: list[Outcome]) -> None:
 def record_sent(outcomes: list[Outcome], now: int) -> None:
     """Record the counters and events of messages that were marked as sent, and delete the bytes stored for a retry.
 
-    `now` (ms) is when those without an `accepted_at` were accepted. It must be the `sent_at` of the SMS among them,
-    because `sms_rules.is_hint_due` compares it with the time of the last opt-out hint. The contacts of the outcomes
-    must be the present contacts of the messages.
+    The messages are also written to the journal, so that a restored database does not send them again. `now` (ms) is
+    when those without an `accepted_at` were accepted. It must be the `sent_at` of the SMS among them, because
+    `sms_rules.is_hint_due` compares it with the time of the last opt-out hint. The contacts of the outcomes must be the
+    present contacts of the messages.
     """
     require_write_transaction()
     ledger_rows = [outcome.row for outcome in outcomes]
@@ -130,7 +131,8 @@ def record_sent(outcomes: list[Outcome], now: int) -> None:
     sms = [outcome for outcome in outcomes if outcome.row.channel == "sms"]
     if sms:
         _record_accepted_sms(sms, now)
-    # Last, because a caller may roll back to a savepoint after an error, which keeps what is to be done after a commit.
+    # Last, because a caller may roll back to a savepoint after an error, which keeps what is to be done at a commit.
+    sent_journal.record_sent(ledger_rows)
     ledger.count_accepted(ledger_rows)
 
 
@@ -348,6 +350,7 @@ def record_failure(outcome: Outcome) -> None:
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     _store_sent_headers(outcome, now)
     if isinstance(error, OutcomeLost):
+        sent_journal.record_sent([row], is_doubtful=True)
         return _end_uncertain(row, error, now)
     if isinstance(error, Uncertain):
         return handle_uncertain(row, error, now, outcome.prepared)
@@ -412,6 +415,7 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
     repeated request, with growing delays. The bytes in `prepared` are stored, so that every retry, also one that a user
     starts, sends the same message.
     """
+    sent_journal.record_sent([row], is_doubtful=True)
     _store_payload(row, prepared)
     if _start_lookup(row):
         ledger.record_error(row, error)

@@ -16,7 +16,7 @@ from appliance.audience import consent
 from appliance.core import clock, crypto
 from appliance.core.errors import OutcomeLost, Uncertain
 from appliance.core.i18n import gettext_noop
-from appliance.sending.messages import ledger, marketing_calendar, outcomes, sms_rules
+from appliance.sending.messages import ledger, marketing_calendar, outcomes, restored_sends, sms_rules
 from appliance.sending.messages.ledger import COLUMNS, LedgerRow, Outcome
 from appliance.storage import disk_guard, send_lease
 from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
@@ -457,7 +457,7 @@ def record_and_claim(new_outcomes: list[Outcome], candidates: list[LedgerRow], p
     """Record the outcomes of the sender and claim its next messages; return the ids of the claimed ones.
 
     The caller must not send a message whose id is not returned. Accepted emails and claims that are certainly allowed
-    are logged; all else is recorded and claimed in the ledger.
+    are logged; all else is recorded and claimed in the ledger. No message is claimed that was sent before a restore.
     """
     require_write_transaction()
     accepted = [outcome for outcome in new_outcomes if _can_be_logged(outcome)]
@@ -469,6 +469,9 @@ def record_and_claim(new_outcomes: list[Outcome], candidates: list[LedgerRow], p
         items = [(outcome.row.id, outcome.subject, outcome.sender, outcome.internet_message_id) for outcome in accepted]
         run_set(_LOG_ACCEPTED, items, now=clock.now_ms())
     permitted = _list_permitted(candidates)
+    if permitted and restored_sends.has_rows():
+        settle_log()
+        permitted = restored_sends.withhold(permitted)
     claimed = _claim_in_log(permitted, process) if permitted else set()
     # After an uncertain attempt, an SMS stays uncertain even if a second attempt fails.
     uncertain_ids = [

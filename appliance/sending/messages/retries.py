@@ -25,7 +25,7 @@ from appliance.core.errors import (
 )
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.sending.delivery.smtp_client import Envelope
-from appliance.sending.messages import ledger, outcomes, queue
+from appliance.sending.messages import ledger, outcomes, queue, sent_journal
 from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, LedgerRow, Outcome, OutgoingMessage
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.sms.segments import AcceptedSms
@@ -123,6 +123,7 @@ def recover_interrupted(interrupted: list[tuple[LedgerRow, OutgoingMessage | Non
             outcomes.record_failure(Outcome(row, Postponed(STOPPED_WHILE_SENDING, 0)))
         elif prepared is None and row.uncertain_count == 0 and outcomes.get_channel_settings(row).in_doubt == "resend":
             # It would be sent with other bytes, or cannot be rendered any more.
+            sent_journal.record_sent([row], is_doubtful=True)
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (row.id,))
             ledger.mark_uncertain(
                 row,

@@ -83,6 +83,7 @@ from appliance.storage.models.message import (
     ProcessedNotification,
     RawMessage,
     Receipt,
+    RestoredSend,
     RetryPayload,
     SendLog,
     SmsDay,
@@ -110,7 +111,7 @@ ALL = (
     Form, Confirmation,
     Erasure, Import, ImportChunk,
     BulkAction, BulkActionPart,
-    Restoration, Installation,
+    Restoration, RestoredSend, Installation,
 )  # fmt: skip
 
 __all__ = [
@@ -174,6 +175,7 @@ __all__ = [
     "RawMessage",
     "Receipt",
     "Restoration",
+    "RestoredSend",
     "RetryPayload",
     "Run",
     "Segment",

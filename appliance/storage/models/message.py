@@ -277,6 +277,29 @@ class SendLog(Table):
     provider = TextField(null=True)  # the transport that it is sent with
 
 
+class RestoredSend(Table):
+    """A message that was sent after the backup from which the database was restored, and that has no row in it.
+
+    The message that the campaign or flow creates for its recipient is not sent (`sending/messages/restored_sends.py`).
+    """
+
+    account = ForeignKeyField(Account, index=False)
+    message_id = IntegerField(index=True)  # its id in the data that was replaced
+    # Its source. A message of a series has the repeated campaign and the date.
+    campaign = ForeignKeyField(Campaign, null=True, on_delete="CASCADE", index=False)
+    due_at = Time(null=True)
+    flow = ForeignKeyField(Flow, null=True, on_delete="CASCADE", index=False)
+    step_id = IntegerField(null=True)
+    run_id = IntegerField(null=True)  # null if the run began after the backup
+    contact_id = IntegerField(null=True)  # no foreign key: the contact may have been created after the backup
+    address_hash = BlobField()  # the first bytes of the hash of its recipient's address (`storage/journal.py`)
+    sent_at = Time()
+    is_doubtful = BooleanField(default=False)  # whether it is unknown if a server accepted it
+
+    class Meta:
+        indexes = ((("campaign", "address_hash"), False), (("flow", "step_id", "address_hash"), False))
+
+
 class Link(Table):
     """A link in the emails of a campaign or template. Tracking tokens contain the link's number and need no rows."""
 

@@ -57,6 +57,7 @@ max_lateness = "6h"
 [backup]
 every = "24h"
 keep = 7
+journal_days = 35
 [log]
 level = "info"
 format = "text"

@@ -1,0 +1,119 @@
+"""Remove lines about sent messages from the journal once no backup needs them, so that the file has a limited size.
+
+Everything else stays: refusals, damaged lines, and lines of kinds that only a newer version knows. A million messages a
+day take about 15 MB a day; with the default of 35 days the file stays below 600 MB.
+"""
+
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from appliance.core import crypto
+from appliance.core.data_dir import PART_PREFIX, PART_SUFFIX, sync_to_disk
+from appliance.storage import journal, transactions
+from appliance.storage.journal import FORMAT, JOURNAL_FILE, FirstLine, JournalHeader
+from appliance.storage.transactions import require_write_transaction
+
+log = logging.getLogger("campanero.storage")
+# A journal is written anew once it can lose this many bytes, and this share of its size.
+MIN_REMOVED_BYTES = 1_000_000
+_MIN_REMOVED_SHARE = 0.1
+# The new first line is padded with spaces, so that its numbers may be filled in at the end.
+_HEADER_BYTES = 400
+
+
+class _Removable(NamedTuple):
+    """The lines that may go: those about sent messages between the kept lines and `end`, `size` bytes in all."""
+
+    end: int
+    size: int
+
+
+def compact(directory: Path, sent_before: int, min_removed_bytes: int = MIN_REMOVED_BYTES) -> int:
+    """Remove the lines about messages that were sent before a time (ms), and return the number of removed bytes.
+
+    Nothing is done while there are too few of them. Appending goes on meanwhile; a killed process leaves the old or the
+    new journal. Raises OSError and journal.JournalTooNew.
+    """
+    path = directory / JOURNAL_FILE
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return 0
+    with file:
+        header = journal.read_header(file)
+        if header is None:
+            return 0
+        removable = _find_removable(file, header, sent_before)
+        if removable.size < max(min_removed_bytes, os.fstat(file.fileno()).st_size * _MIN_REMOVED_SHARE):
+            return 0
+        part = directory / f"{PART_PREFIX}{os.getpid()}-{secrets.token_hex(4)}{PART_SUFFIX}"
+        try:
+            with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b") as target:
+                fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _copy(file, target, header, removable, sent_before)
+                os.fsync(target.fileno())
+                transactions.write(_replace, file, target, part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    log.info("journal: removed old lines about sent messages bytes=%d", removable.size)
+    return removable.size
+
+
+def _find_removable(file: BinaryIO, header: JournalHeader, sent_before: int) -> _Removable:
+    """Return what may go. The first line with a later time ends it: from there on all lines stay where they are."""
+    end, size = file.seek(header.size + header.line.kept), 0
+    for raw in file:
+        line = journal.parse_line(raw)
+        if line is not None and line.at >= sent_before:
+            break
+        end += len(raw)
+        size += len(raw) if isinstance(line, journal.Sent) else 0
+    return _Removable(end, size)
+
+
+def _copy(file: BinaryIO, target: BinaryIO, header: JournalHeader, removable: _Removable, sent_before: int) -> None:
+    """Write the new first line, the lines to keep, and all lines behind the removable ones."""
+    target.seek(_HEADER_BYTES)
+    offset = file.seek(header.size)
+    for raw in file:
+        if offset >= removable.end:
+            break
+        offset += len(raw)
+        if not isinstance(journal.parse_line(raw), journal.Sent):
+            target.write(raw)
+    kept = target.tell() - _HEADER_BYTES
+    first_line = FirstLine(
+        crypto.random_base62(16), FORMAT, header.journal, header.get_position(removable.end).size, kept, sent_before
+    )
+    content = msgspec.json.encode(first_line).ljust(_HEADER_BYTES - 1) + b"\n"
+    if len(content) != _HEADER_BYTES:
+        raise OSError(None, "the first line of the journal is too long", file.name)
+    target.seek(0)
+    target.write(content)
+    target.seek(0, os.SEEK_END)
+    file.seek(removable.end)
+    shutil.copyfileobj(file, target)
+    target.flush()
+
+
+def _replace(file: BinaryIO, target: BinaryIO, part: Path, path: Path) -> None:
+    """Copy the lines that were appended meanwhile, and put the new journal in the place of the old one.
+
+    Lines are only appended by write transactions, also by other processes, and this is one. Raises OSError if the
+    journal was replaced meanwhile.
+    """
+    require_write_transaction()
+    if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+        raise OSError(None, "the journal was replaced while it was compacted", str(path))
+    shutil.copyfileobj(file, target)
+    target.flush()
+    os.fsync(target.fileno())
+    part.rename(path)
+    sync_to_disk(path.parent)
