@@ -332,6 +332,8 @@ def _team_members(handle: Any) -> None:
         "SELECT id, account_id, role, disabled_at, created_at, updated_at FROM user ORDER BY id"
     )
     for table in ("session", "app_code"):
+        if "account_id" in {row[1] for row in handle.execute(f"PRAGMA table_info({table})").fetchall()}:
+            continue  # The migration that adds the table has created it from the present model.
         handle.execute(f"ALTER TABLE {table} ADD COLUMN account_id INTEGER REFERENCES account (id)")
         handle.execute(f"UPDATE {table} SET account_id = (SELECT account_id FROM user WHERE id = {table}.user_id)")
         handle.execute(f"CREATE INDEX {table}_account_id ON {table} (account_id)")

@@ -8,6 +8,8 @@ import io
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tarfile
 from contextlib import closing
 from pathlib import Path
@@ -20,8 +22,9 @@ from appliance.storage.migrations import MIGRATIONS
 from tests.conftest import FreshServer
 from tests.kit.reconciliation import check_sum_of_stats
 from tests.kit.sampling import sampled
-from tests.kit.server import Server
+from tests.kit.server import ROOT, Server
 from tests.kit.smtp import SmtpServer
+from tests.rules.test_schema import MIGRATED
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "versions"
 NAMES = sorted(path.name.split(".")[0] for path in SAMPLES.glob("schema-*.tar.xz"))
@@ -183,3 +186,25 @@ def test_lines_of_a_newer_version_are_kept(fresh_server: FreshServer, tmp_path: 
 def test_the_newest_schema_has_a_sample() -> None:
     """A release with a new schema needs its files: run `tests/samples/versions/make.py` in a checkout of it."""
     assert NAMES[-1] <= f"schema-{len(MIGRATIONS):02d}" and len(NAMES) > 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_upgrade_ends_with_the_present_schema(name: str, tmp_path: Path) -> None:
+    """The migrations give a database of an earlier version all tables, columns and indexes of a new one."""
+    unpack(name, tmp_path)
+    old, new = tmp_path / "data" / "campanero.db", tmp_path / "new.db"
+    for path in (old, new):
+        subprocess.run([sys.executable, "-c", MIGRATED, str(path)], cwd=ROOT, check=True, timeout=60)
+    assert list_schema(old) == list_schema(new)
+
+
+def list_schema(path: Path) -> set[tuple[str, ...]]:
+    """Return (table, column) and (table, index) of all tables of a database."""
+    with closing(sqlite3.connect(path)) as connection:
+        return {
+            tuple(row)
+            for row in connection.execute(
+                "SELECT t.name, 'column', c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c "
+                "WHERE t.type = 'table' UNION ALL SELECT tbl_name, 'index', name FROM sqlite_schema WHERE type = 'index'"
+            )
+        }
