@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from appliance.ops.backups.restore import FIRST_SCHEMA_WITH_SENDS
@@ -188,23 +189,32 @@ def test_the_newest_schema_has_a_sample() -> None:
     assert NAMES[-1] <= f"schema-{len(MIGRATIONS):02d}" and len(NAMES) > 3
 
 
+def migrate_database(path: Path) -> Path:
+    """Create or migrate a database in another process."""
+    subprocess.run([sys.executable, "-c", MIGRATED, str(path)], cwd=ROOT, check=True, timeout=60)
+    return path
+
+
+@pytest.fixture(scope="module")
+def present_schema(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, ...]]:
+    """The tables, columns and indexes of a new database."""
+    return list_schema(migrate_database(tmp_path_factory.mktemp("new") / "campanero.db"))
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_an_upgrade_ends_with_the_present_schema(name: str, tmp_path: Path) -> None:
+def test_an_upgrade_ends_with_the_present_schema(
+    name: str, present_schema: set[tuple[str, ...]], tmp_path: Path
+) -> None:
     """The migrations give a database of an earlier version all tables, columns and indexes of a new one."""
     unpack(name, tmp_path)
-    old, new = tmp_path / "data" / "campanero.db", tmp_path / "new.db"
-    for path in (old, new):
-        subprocess.run([sys.executable, "-c", MIGRATED, str(path)], cwd=ROOT, check=True, timeout=60)
-    assert list_schema(old) == list_schema(new)
+    assert list_schema(migrate_database(tmp_path / "data" / "campanero.db")) == present_schema
 
 
 def list_schema(path: Path) -> set[tuple[str, ...]]:
     """Return (table, column) and (table, index) of all tables of a database."""
-    with closing(sqlite3.connect(path)) as connection:
-        return {
-            tuple(row)
-            for row in connection.execute(
-                "SELECT t.name, 'column', c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c "
-                "WHERE t.type = 'table' UNION ALL SELECT tbl_name, 'index', name FROM sqlite_schema WHERE type = 'index'"
-            )
-        }
+    sql = (
+        "SELECT t.name, 'column', c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' "
+        "UNION ALL SELECT tbl_name, 'index', name FROM sqlite_schema WHERE type = 'index'"
+    )
+    with closing(apsw.Connection(str(path))) as connection:
+        return {tuple(map(str, row)) for row in connection.execute(sql).fetchall()}
