@@ -9,7 +9,8 @@ import pytest
 from appliance.core import clock
 from appliance.core.errors import Uncertain
 from appliance.ops.backups import restore
-from appliance.sending.messages import restored_sends
+from appliance.sending.messages import queue, restored_sends
+from appliance.sending.messages.ledger import Outcome
 from appliance.storage import journal, transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.journal import Sent
@@ -347,3 +348,16 @@ def test_a_journal_of_another_machine_is_not_complete(world: RestoredHome, tmp_p
     result = world.restore(copy, is_journal_lost=True)
     assert not result.replayed.is_complete
     assert "does not name all messages" in restore.describe_replay(result)[-1]
+
+
+def test_each_way_of_sending_is_in_the_journal(world: RestoredHome) -> None:
+    """An acceptance that is not logged first, as in direct delivery and by an API, is in the journal too."""
+    create_campaign(world, 2)
+    copy = world.back_up()
+    first, second = world.claim(2)
+    accepted = [
+        Outcome(first, None, None, "Hello", "us@acme.test", "1@acme.test", delivered_via={"mx": "mx.acme.test"}),
+        Outcome(second, None, None, "Hello", "us@acme.test", "2@acme.test", provider_id="p2"),
+    ]
+    transactions.write(queue.record_and_claim, accepted, [], "process")
+    assert world.restore(copy, is_lost=True).replayed.sent == 2

@@ -48,11 +48,29 @@ def test_a_restored_account(fresh_server: FreshServer, tmp_path: Path) -> None:
     page = HtmlPage(user, "/").follow("Review messages")
     assert page.has("h1, h2", "Restored from a backup")
     row = page.one("tbody tr", "Letter")
-    assert text_of(select(row, "td")[2]) == "40"
+    assert [text_of(cell) for cell in select(row, "td")[1:]] == ["0", "0", "40"]
     assert page.has("main", "Welcome")
     assert "Sending resumed." in page.press("Send the rest").text
     assert "No messages are on hold" in HtmlPage(user, "/restored").text
     server.client().wait("/campaigns/1", lambda campaign: campaign["status"] == "completed")
+    check_sent_since(server, tmp_path)
+
+
+def check_sent_since(server: Server, directory: Path) -> None:
+    """Restore the same backup again, and check that its campaign is shown as sent after it."""
+    server.stop()
+    server.cli("restore", str(directory / "kept.tar.gz"), "--force")
+    server.start()
+    user = ScriptlessBrowser(server.client())
+    page = HtmlPage(user, "/restored")
+    assert page.has("main", "40 messages were sent after this backup. They count as sent and are not sent again")
+    assert page.has("main", "What was sent between the backup and now is known")
+    assert not page.has("main tbody tr", "Letter")  # nothing of it is on hold
+    campaign = server.client().get("/campaigns/1").expect(200)
+    assert (campaign["status"], campaign["stats"]["sent"]) == ("completed", 40)
+    [message] = server.client().get("/messages?status=sent&limit=1").expect(200)
+    assert HtmlPage(user, f"/outbox/{message['id']}").has("main", "the journal: sent after the backup")
+    server.stop()
 
 
 def restored_server(fresh_server: FreshServer, directory: Path) -> Server:
