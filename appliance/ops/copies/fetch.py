@@ -169,6 +169,11 @@ def _decrypt(source: Any, target: Any, identities: list[Any], name: str) -> None
         pyrage.decrypt_io(source, target, identities)
     except pyrage.DecryptError as error:
         raise DamagedCopy(f"{name} cannot be decrypted: {error}") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # So pyrage reports content that fails its authentication.
+        raise DamagedCopy(f"{name} cannot be decrypted: {error}") from None
 
 
 def _fetch_file(store: Store, file: FileRef, into: Path, reader: ReadingKeys) -> None:
