@@ -2,9 +2,12 @@
 
 import hashlib
 import io
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from appliance.core import clock
@@ -13,30 +16,34 @@ from appliance.ops.stores import base, s3
 from appliance.ops.stores.base import Store
 from appliance.settings.copies import Copies
 from tests.kit.s3_server import Fault, S3Server
+from tests.kit.sftp_server import SftpServer
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[S3Server]:
-    """Return an S3 server."""
-    with S3Server() as server:
+def sftp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SftpServer]:
+    """Return an SFTP server."""
+    with SftpServer(tmp_path_factory.mktemp("sftp")) as server:
         yield server
 
 
-@pytest.fixture(autouse=True)
-def _no_faults(request: pytest.FixtureRequest) -> None:
-    if "bucket" in request.fixturenames:
-        request.getfixturevalue("bucket").faults.clear()
+@pytest.fixture
+def sftp(sftp_server: SftpServer) -> SftpServer:
+    """Return an SFTP server with an empty store."""
+    shutil.rmtree(sftp_server.root)
+    (sftp_server.root / "store").mkdir(parents=True)
+    sftp_server.is_full = False
+    return sftp_server
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", "s3", "sftp"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Return an empty store of each kind."""
     if request.param == "file":
         opened = stores.open_store(tmp_path.as_uri(), Copies())
+    elif request.param == "sftp":
+        opened = stores.open_store((server := request.getfixturevalue("sftp")).store_url, server.settings())
     else:
         server = request.getfixturevalue("bucket")
-        for key in server.objects():
-            server.remove(key)
         opened = server.open_store()
     yield opened
     opened.close()
@@ -44,6 +51,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def _put(store: Store, key: str, content: bytes) -> None:
     store.put(key, io.BytesIO(content), len(content), hashlib.sha256(content).digest())
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + 10
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def _read(store: Store, key: str) -> bytes:
@@ -87,6 +102,10 @@ def test_keys_of_another_form_are_rejected(store: Store, key: str) -> None:
 def test_conditional_writes(store: Store) -> None:
     """A write succeeds only if the object is still as it was read; the first write only if there is none."""
     assert store.fetch("lease.json") is None
+    if store.url.startswith("sftp:"):
+        with pytest.raises(base.NotSupported):
+            store.put_if("lease.json", b"1", None)
+        return
     first = store.put_if("lease.json", b"1", None)
     with pytest.raises(base.Conflict):
         store.put_if("lease.json", b"2", None)
@@ -194,6 +213,35 @@ def test_a_store_that_is_gone(tmp_path: Path, bucket: S3Server, monkeypatch: pyt
     assert not (tmp_path / "disk").exists()
 
 
+def test_faults_of_an_sftp_server(sftp: SftpServer, tmp_path: Path) -> None:
+    """A full disk, a missing directory, a wrong key of the user or the server, and a connection that ends."""
+    store = stores.open_store(sftp.store_url, sftp.settings())
+    sftp.is_full = True
+    with pytest.raises(base.StoreFull, match="No space left"):
+        _put(store, "copies/a", b"content")
+    sftp.is_full = False
+    assert store.head("copies/a") is None and list(store.list("")) == []
+    _put(store, "copies/a", b"content")
+    sftp.drop_connections()
+    wait_until(lambda: store._connection.is_closed())  # type: ignore[attr-defined]  # a store by SFTP has one
+    assert _read(store, "copies/a") == b"content"
+    (sftp.root / "store").rename(sftp.root / "gone")
+    with pytest.raises(base.Missing, match="does not exist"):
+        _put(store, "copies/b", b"content")
+    store.close()
+    other = asyncssh.generate_private_key("ssh-ed25519")
+    (tmp_path / "other").write_bytes(other.export_private_key())
+    for changes, words in (
+        ({"key_file": str(tmp_path / "other")}, "did not accept the key of copies"),
+        ({"host_key": other.export_public_key().decode()}, "another host key"),
+        ({"host_key": "nonsense"}, "is not a public key of a server"),
+        ({"key_file": str(tmp_path / "missing")}, "cannot be read"),
+        ({"key_file": ""}, "are required"),
+    ):
+        with pytest.raises(base.Refused, match=words):
+            stores.open_store(sftp.store_url, sftp.settings(**changes)).head("copies/a")
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [
@@ -212,8 +260,6 @@ def test_unusable_urls(url: str, words: str) -> None:
 
 def test_bandwidth_limit(bucket: S3Server) -> None:
     """An upload of a quarter of a second's bytes takes that long."""
-    import time
-
     store = bucket.open_store(megabits_per_second=8)
     start = time.monotonic()
     _put(store, "slow", bytes(400_000))

@@ -26,6 +26,12 @@ def _open_s3(url: SplitResult, settings: Copies) -> Store:
     return s3.open_store(url, settings, _throttle(settings))
 
 
+def _open_sftp(url: SplitResult, settings: Copies) -> Store:
+    from appliance.ops.stores import sftp
+
+    return sftp.open_store(url, settings, _throttle(settings))
+
+
 def _throttle(settings: Copies) -> Throttle:
     return Throttle(settings.megabits_per_second * 125_000)
 
@@ -33,6 +39,7 @@ def _throttle(settings: Copies) -> Throttle:
 # The modules are imported when a store of their kind is used, because most installations use one at most.
 KINDS: dict[str, Callable[[SplitResult, Copies], Store]] = {
     "s3": _open_s3,
+    "sftp": _open_sftp,
     "file": _open_directory,
 }
 
