@@ -16,7 +16,7 @@ from appliance.ops.backups import archive
 from appliance.ops.backups import create as backups
 from appliance.ops.stores.base import StoreError
 from appliance.settings.config import LoadedConfig
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 from appliance.storage import migrations
 from appliance.storage.database import close_database, open_database, rows
 from appliance.storage.migrations import MIGRATIONS

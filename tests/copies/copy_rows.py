@@ -10,7 +10,7 @@ from appliance.ops.copies import catalog, create, fetch, keys
 from appliance.ops.copies.keys import ReadingKeys
 from appliance.ops.copies.manifest import CopyManifest
 from appliance.ops.stores.base import Store
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 from appliance.storage import transactions
 from appliance.storage.database import run
 from tests.domain.home import Home

@@ -17,7 +17,7 @@ from appliance.ops.copies import manifest as manifests
 from appliance.ops.copies.manifest import CopyManifest
 from appliance.ops.stores import s3
 from appliance.ops.stores.directory import DirectoryStore
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 from appliance.storage.database import close_database, open_database
 from tests.copies.copy_rows import CopyHome, list_names
 from tests.kit.s3_server import Fault, S3Server

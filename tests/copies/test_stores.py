@@ -16,7 +16,7 @@ from appliance.ops.stores import base, s3
 from appliance.ops.stores.base import Store
 from appliance.settings.copies import Copies
 from tests.kit.s3_server import Fault, S3Server
-from tests.kit.sftp_server import SftpServer
+from tests.kit.sftp_server import PASSWORD, SftpServer
 
 
 @pytest.fixture(scope="module")
@@ -231,12 +231,19 @@ def test_faults_of_an_sftp_server(sftp: SftpServer, tmp_path: Path) -> None:
     store.close()
     other = asyncssh.generate_private_key("ssh-ed25519")
     (tmp_path / "other").write_bytes(other.export_private_key())
+    for login in ({"private_key": sftp.key_file.read_text()}, {"password": PASSWORD}):
+        (sftp.root / "store").mkdir(exist_ok=True)
+        opened = stores.open_store(sftp.store_url, sftp.settings(key_file="", **login))
+        assert opened.head("copies/c") is None
+        opened.close()
     for changes, words in (
-        ({"key_file": str(tmp_path / "other")}, "did not accept the key of copies"),
+        ({"key_file": str(tmp_path / "other")}, "did not accept the login of copies"),
         ({"host_key": other.export_public_key().decode()}, "another host key"),
         ({"host_key": "nonsense"}, "is not a public key of a server"),
         ({"key_file": str(tmp_path / "missing")}, "cannot be read"),
         ({"key_file": ""}, "are required"),
+        ({"key_file": "", "private_key": "nonsense"}, "is not a usable private key"),
+        ({"key_file": "", "password": "wrong"}, "did not accept the login of copies"),
     ):
         with pytest.raises(base.Refused, match=words):
             stores.open_store(sftp.store_url, sftp.settings(**changes)).head("copies/a")

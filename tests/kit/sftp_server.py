@@ -7,7 +7,9 @@ from typing import Any, Self
 
 import asyncssh
 
-from appliance.settings.schema import Copies, Sftp
+from appliance.settings.copies import Copies, Sftp
+
+PASSWORD = "of the test"
 
 
 class _Server(asyncssh.SSHServer):
@@ -16,6 +18,12 @@ class _Server(asyncssh.SSHServer):
 
     def public_key_auth_supported(self) -> bool:
         return True
+
+    def password_auth_supported(self) -> bool:
+        return True
+
+    def validate_password(self, username: str, password: str) -> bool:
+        return (username, password) == ("copies", PASSWORD)
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         return username == "copies" and key.public_data == self._user_key.public_data
@@ -66,10 +74,10 @@ class SftpServer:
         return f"sftp://copies@127.0.0.1:{self.port}/store"
 
     def settings(self, **changes: Any) -> Copies:
-        """Return settings of copies that go to this server; `changes` may have `key_file` and `host_key`."""
+        """Return settings of copies that go to this server, with another login by `changes`."""
         host_key = " ".join(self._host_key.export_public_key().decode().split()[:2])
-        sftp = Sftp(changes.pop("key_file", str(self.key_file)), changes.pop("host_key", host_key))
-        return Copies(**({"store": self.store_url, "sftp": sftp} | changes))
+        sftp = Sftp(**({"key_file": str(self.key_file), "host_key": host_key} | changes))
+        return Copies(store=self.store_url, sftp=sftp)
 
     def drop_connections(self) -> None:
         """End all connections at once."""

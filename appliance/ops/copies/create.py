@@ -28,7 +28,7 @@ from appliance.ops.copies.manifest import BLOBS, CopyManifest, FileRef, ObjectRe
 from appliance.ops.copies.pages import PageIndex, PageReader
 from appliance.ops.stores.base import Store, StoreError
 from appliance.settings import config
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 from appliance.storage import journal
 
 SEGMENT_BYTES = 64 << 20

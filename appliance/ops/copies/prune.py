@@ -13,7 +13,7 @@ from appliance.ops.copies.catalog import CopyEntry
 from appliance.ops.copies.create import CopyFailed
 from appliance.ops.copies.manifest import BLOBS, COPIES, CopyManifest
 from appliance.ops.stores.base import Store, StoreError
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 
 
 class PruneResult(NamedTuple):

@@ -20,7 +20,7 @@ from appliance.ops.copies.catalog import CopyEntry
 from appliance.ops.copies.keys import ReadingKeys
 from appliance.ops.copies.manifest import RECOVERY, CopyManifest
 from appliance.ops.stores.base import Store, StoreError
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 
 # Trying a passphrase takes seconds for each recovery key, and who can write to the store can add some.
 _MAX_RECOVERY_KEYS = 10

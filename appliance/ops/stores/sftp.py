@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, unquote
 from appliance.core import clock
 from appliance.ops.stores import base
 from appliance.ops.stores.base import ObjectInfo, Throttle
-from appliance.settings.schema import Copies
+from appliance.settings.copies import Copies
 
 if TYPE_CHECKING:
     import asyncssh
@@ -40,8 +40,11 @@ def open_store(url: SplitResult, settings: Copies, throttle: Throttle) -> "SftpS
     path = unquote(url.path)
     if not url.hostname or not url.username or len(path) < 2 or "\0" in path:
         raise base.StoreError(f"{url.geturl()} must have the form sftp://USER@HOST/PATH")
-    if not settings.sftp.key_file or not settings.sftp.host_key:
-        raise base.Refused("copies.sftp.key_file and copies.sftp.host_key are required for a store on an SFTP server")
+    sftp = settings.sftp
+    if not sftp.host_key or not (sftp.key_file or sftp.private_key or sftp.password):
+        raise base.Refused(
+            "copies.sftp.host_key, and a key_file, a private_key or a password, are required for an SFTP server"
+        )
     return SftpStore(url, path.rstrip("/").removeprefix("/~/"), settings, throttle)
 
 
@@ -206,11 +209,18 @@ class SftpStore:
         """Close the connection, and end its thread."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is None:
-            return
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._disconnect(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+
+    async def _disconnect(self) -> None:
         if self._connection is not None:
-            loop.call_soon_threadsafe(self._connection.abort)
-        loop.call_soon_threadsafe(loop.stop)
+            self._connection.abort()
+            await self._connection.wait_closed()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{base.require_key(key)}"
@@ -231,12 +241,24 @@ class SftpStore:
             return self._client
         asyncssh = asyncssh_module()
         self._connection = await asyncssh.connect(
-            self._host, self._port, username=self._user, client_keys=[self._settings.key_file], config=None,
-            known_hosts=self._known_hosts(), agent_path=None, connect_timeout=_CONNECT_SECONDS,
-            login_timeout=_CONNECT_SECONDS, keepalive_interval=15, preferred_auth="publickey",
+            self._host, self._port, username=self._user, client_keys=self._client_keys(), config=None,
+            password=self._settings.password or None, known_hosts=self._known_hosts(), agent_path=None,
+            connect_timeout=_CONNECT_SECONDS, login_timeout=_CONNECT_SECONDS, keepalive_interval=15,
+            preferred_auth="publickey,password",
         )  # fmt: skip
         self._client = await self._connection.start_sftp_client()
         return self._client
+
+    def _client_keys(self) -> Any:
+        asyncssh = asyncssh_module()
+        settings = self._settings
+        if settings.private_key:
+            try:
+                return [asyncssh.import_private_key(settings.private_key)]
+            except asyncssh.KeyImportError as error:
+                raise base.Refused(f"copies.sftp.private_key is not a usable private key: {error}") from None
+        # None would try the keys in the home directory of the service's user.
+        return [settings.key_file] if settings.key_file else []
 
     def _known_hosts(self) -> Any:
         asyncssh = asyncssh_module()
@@ -270,7 +292,7 @@ class SftpStore:
         except asyncssh.HostKeyNotVerifiable as error:
             raise base.Refused(f"{where} has another host key than copies.sftp.host_key: {error.reason}") from None
         except asyncssh.PermissionDenied as error:
-            raise base.Refused(f"{where} did not accept the key of {self._user}: {error.reason}") from None
+            raise base.Refused(f"{where} did not accept the login of {self._user}: {error.reason}") from None
         except asyncssh.KeyImportError as error:
             raise base.Refused(f"{self._settings.key_file} is not a usable private key: {error}") from None
         except (TimeoutError, asyncssh.Error, OSError) as error:

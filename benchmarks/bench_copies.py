@@ -1,0 +1,111 @@
+"""Measures copies: `python -m benchmarks.bench_copies [--megabytes 2000]`; not a test, run by hand.
+
+An installation is filled to a size. Then, for a directory and for an S3 server of the tests: its first copy, the one
+after 1 % of its pages have changed, and the way back of that one, by the commands, as an operator runs them.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import apsw
+
+from appliance.accounts import accounts
+from appliance.core import crypto, data_dir
+from appliance.ops.copies import keys
+from appliance.storage import transactions
+from appliance.storage.database import close_database, open_database
+from appliance.storage.migrations import bind_key, migrate
+from benchmarks.bench_backup import grow
+from tests.kit.s3_server import S3Server
+from tests.kit.timeouts import report_stolen_cpu_at_exit
+
+_FILES, _FILE_BYTES = 40, 500_000
+
+
+def create_installation(directory: Path, megabytes: int) -> None:
+    """Create an installation with a database of a size, with some text and some random bytes in each row."""
+    data_dir.create(directory)
+    open_database(directory / "campanero.db")
+    migrate()
+    crypto.create_key(directory)
+    bind_key()
+    transactions.write(lambda: accounts.create("Acme"))
+    close_database()
+    grow(directory / "campanero.db", megabytes, 100_000)
+    (directory / "attachments").mkdir(exist_ok=True)
+    for number in range(_FILES):
+        (directory / "attachments" / f"{number}.pdf").write_bytes(os.urandom(_FILE_BYTES))
+
+
+def change_pages(path: Path, part: float) -> None:
+    """Change rows on a part of the pages of a database, spread over the file."""
+    database = apsw.Connection(str(path))
+    database.execute("PRAGMA synchronous = off").fetchall()
+    page_count = int(database.execute("PRAGMA page_count").get)
+    last_id = int(database.execute("SELECT max(id) FROM event").get)
+    wanted = int(page_count * part)
+    step = max(1, last_id // wanted)
+    database.execute("UPDATE event SET quiet = 1 - quiet WHERE id % ? = 0", (step,)).fetchall()
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    database.close()
+
+
+def command(env: dict[str, str], *words: str) -> float:
+    """Run a command of Campanero, and return its seconds."""
+    started_at = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance", *words], env=os.environ | env, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{words}: {done.stderr}")
+    print(f"    {done.stdout.splitlines()[0]}")
+    return time.monotonic() - started_at
+
+
+def measure(name: str, env: dict[str, str], data: Path, scratch: Path, key_file: Path) -> None:
+    """Make and restore the copies of a store, and print the seconds."""
+    store, size = env["CAMPANERO_COPIES__STORE"], (data / "campanero.db").stat().st_size
+    first = command(env, "backup", "--to", "--data", str(data))
+    change_pages(data / "campanero.db", 0.01)
+    second = command(env, "backup", "--to", "--data", str(data))
+    words = ["restore", store, "--at", "latest", "--identity", str(key_file), "--data", str(scratch)]
+    back = command(env, *words)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"  {name}: first {first:6.1f} s ({size / 1e6 / first:,.0f} MB/s); after 1 % changed {second:6.1f} s (goal: "
+          f"below 60 s); restore {back:6.1f} s (goal: below 180 s); peak memory {peak:,.0f} MB")  # fmt: skip
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=2_000)
+    parser.add_argument("--store", choices=["file", "s3"], help="only this kind of store")
+    options = parser.parse_args()
+    report_stolen_cpu_at_exit()
+    with tempfile.TemporaryDirectory(prefix="campanero-bench-") as place, S3Server() as s3:
+        root = Path(place)
+        data = root / "data"
+        create_installation(data, options.megabytes)
+        identity, recipient = keys.create_identity()
+        (root / "key.txt").write_text(keys.format_recovery_key(identity))
+        (root / "store").mkdir()
+        print(
+            f"{(data / 'campanero.db').stat().st_size / 1e6:,.0f} MB, and {_FILES * _FILE_BYTES / 1e6:.0f} MB of files"
+        )
+        recipients = {"CAMPANERO_COPIES__RECIPIENTS": recipient}
+        for name, env in (
+            ("file", {"CAMPANERO_COPIES__STORE": (root / "store").as_uri()}),
+            ("s3", s3.env),
+        ):
+            if options.store in (None, name):
+                measure(name, env | recipients, data, root / f"new-{name}", root / "key.txt")
+
+
+if __name__ == "__main__":
+    main()
