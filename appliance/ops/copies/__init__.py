@@ -1,1 +1,1 @@
-"""Copies: encrypted, signed backups in a store beyond this machine (docs/decisions.md)."""
+"""Copies: encrypted, signed backups in a store beyond this machine (docs/decisions.md#31)."""

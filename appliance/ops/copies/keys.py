@@ -1,4 +1,4 @@
-"""The keys of copies: who can read them, and who has signed them (docs/decisions.md#28-copies).
+"""The keys of copies: who can read them, and who has signed them (docs/decisions.md#31).
 
 A copy is encrypted with age to the operator's recipients, whose identities (private keys) are not on this machine, and
 signed with an Ed25519 key that is derived from the installation's key. The operator keeps the public key of the

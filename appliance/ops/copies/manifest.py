@@ -1,4 +1,4 @@
-"""The manifest of a copy: what it consists of, signed and encrypted (docs/decisions.md#28-copies).
+"""The manifest of a copy: what it consists of, signed and encrypted (docs/decisions.md#31).
 
 A copy exists if its manifest does, which is stored last and deleted first. The manifest names each object of the copy
 with its checksum, so a signature of the manifest is one of the whole copy.
