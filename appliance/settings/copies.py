@@ -60,10 +60,6 @@ class Copies(Struct, frozen=True):
         list[str],
         Meta(description="age public keys (age1…) that copies are encrypted to; their private keys restore them"),
     ] = field(default_factory=list)
-    recovery_key: Annotated[str, Meta(description="age public key of the recovery passphrase, made on the page")] = ""
-    recovery_identity: Annotated[
-        str, Meta(description="its private key, encrypted with the recovery passphrase (age, armored)", extra=_SECRET)
-    ] = ""
     every: Annotated[str, Meta(pattern=_DURATION, description="interval; 0s = only on request")] = "24h"
     full_every: Annotated[
         str,
@@ -88,13 +84,10 @@ class Copies(Struct, frozen=True):
 def find_faults(copies: Copies) -> list[str]:
     """Return `NAME: reason` for each setting of copies that does not fit the others."""
     faults = [
-        f"copies.{name}: {key[:80]!r} is not an age public key"
-        for name, keys in (("recipients", copies.recipients), ("recovery_key", [copies.recovery_key]))
-        for key in keys
-        if key and not _RECIPIENT.fullmatch(key)
+        f"copies.recipients: {key[:80]!r} is not an age public key"
+        for key in copies.recipients
+        if not _RECIPIENT.fullmatch(key)
     ]
-    if copies.recovery_key and not copies.recovery_identity:
-        faults.append("copies.recovery_identity: needed with copies.recovery_key")
     scheme = urlsplit(copies.store).scheme
     if scheme == "s3":
         faults += [
@@ -108,8 +101,3 @@ def find_faults(copies: Copies) -> list[str]:
         if not copies.sftp.host_key:
             faults.append("copies.sftp.host_key: needed for an SFTP store")
     return faults
-
-
-def list_recipients(copies: Copies) -> list[str]:
-    """Return the public keys that copies are encrypted to, besides that of the machine; without any, none is made."""
-    return [*copies.recipients, *([copies.recovery_key] if copies.recovery_key else [])]

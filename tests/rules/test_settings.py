@@ -243,7 +243,7 @@ def test_check_masks_secrets() -> None:
         "email.google.client_secret", "email.google.refresh_token", "email.microsoft.client_secret",
         "email.microsoft.refresh_token",
         "sms.twilio.auth_token", "sms.http.secret", "acme.eab_hmac_key",
-        "copies.s3.secret_access_key", "copies.sftp.password", "copies.sftp.private_key", "copies.recovery_identity",
+        "copies.s3.secret_access_key", "copies.sftp.password", "copies.sftp.private_key",
     }  # fmt: skip
     variables = {f"CAMPANERO_{name.upper().replace('.', '__')}": f"hush-{place}" for place, name in enumerate(secrets)}
     transport = {"key": "a", "name": "A", "kind": "relay", "options": {"host": "x", "password": "hush"}}

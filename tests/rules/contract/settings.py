@@ -70,8 +70,7 @@ SETTINGS: dict[str, Any] = {
 
 # Beyond the contract, by section: what each is for stands in the declaration, as its help
 _OURS = """
-copies: store recipients recovery_key recovery_identity every full_every keep_days keep_weeks keep_months
-copies: megabits_per_second prove_every
+copies: store recipients every full_every keep_days keep_weeks keep_months megabits_per_second prove_every
 copies.s3: endpoint region access_key_id secret_access_key
 copies.sftp: key_file private_key password host_key
 email: messages_per_connection rate_per_hour sender_limits recipient_limits slow_down dkim_ed25519 connect_timeout
