@@ -38,6 +38,11 @@ def main() -> None:
         from appliance.flows import replays
 
         sys.exit(replays.main())
+    if sys.argv[1:] == ["copy-child"]:
+        gc.enable()
+        from appliance.ops.copy_jobs import child
+
+        sys.exit(child.main())
     if sys.argv[1:] == ["decode-pictures"]:
         gc.enable()
         from appliance.content import picture_worker

@@ -1,7 +1,8 @@
 """Settings changed on pages, which override defaults but not options, environment or configuration file.
 
-Only settings of email and SMS sending can be changed on pages. A setting fixed by an option, the environment or the
-file is shown as locked. Secrets are encrypted with the installation's key, so a stolen database does not reveal them.
+Only settings of email and SMS sending and of copies on another machine can be changed on pages. A setting fixed by an
+option, the environment or the file is shown as locked. Secrets are encrypted with the installation's key, so a stolen
+database does not reveal them.
 """
 
 import base64
@@ -24,7 +25,8 @@ from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero")
 _PURPOSE = "settings of pages"
-# The settings that pages can change. A running service applies them without a restart, by recreating its senders.
+# The settings that pages can change. A running service applies them without a restart, by recreating its senders
+# if they are about sending.
 _PAGE_SETTINGS = (
     "email.transport", "email.transports", "email.routes", "email.relay.host", "email.relay.port",
     "email.relay.username", "email.relay.password",
@@ -34,6 +36,10 @@ _PAGE_SETTINGS = (
     *(f"email.{transport.name}.{field.name}" for transport in TRANSPORTS.values() for field in transport.fields),
     "sms.transport", "sms.rate_per_second", "sms.twilio.base_url", "sms.twilio.account_sid", "sms.twilio.auth_token",
     "sms.twilio.from", "sms.http.url", "sms.http.secret",
+    "copies.store", "copies.every", "copies.keep_days", "copies.keep_weeks",
+    "copies.keep_months", "copies.megabits_per_second", "copies.prove_every",
+    "copies.s3.endpoint", "copies.s3.region", "copies.s3.access_key_id", "copies.s3.secret_access_key",
+    "copies.sftp.private_key", "copies.sftp.password", "copies.sftp.host_key",
 )  # fmt: skip
 # The settings that a secret is bound to, by secret. If one of them changes, the secret must be entered again. Otherwise
 # a user who changes the server could have the stored secret sent to another server.
@@ -41,6 +47,9 @@ _BOUND = {
     "email.relay.password": ("email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username"),
     "sms.twilio.auth_token": ("sms.twilio.base_url", "sms.twilio.account_sid"),
     "sms.http.secret": ("sms.http.url",),
+    "copies.s3.secret_access_key": ("copies.store", "copies.s3.endpoint", "copies.s3.access_key_id"),
+    "copies.sftp.private_key": ("copies.store", "copies.sftp.host_key"),
+    "copies.sftp.password": ("copies.store", "copies.sftp.host_key"),
 }
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import apsw
 from huey import Huey
 from huey.consumer import Consumer
-from huey.storage import MemoryStorage
 
 from appliance.accounts import access, settings
 from appliance.audience import bulk_actions, mirrors, suppressions
@@ -57,8 +56,10 @@ from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
+from appliance.jobs.memory_storage import BlockingMemoryStorage
 from appliance.ops import updates
 from appliance.ops.backups import create as backups
+from appliance.ops.copy_jobs import notices, schedule
 from appliance.ops.metrics import JobMetrics
 from appliance.sending.domains import store
 from appliance.sending.messages import capture_inbox, oauth_grants, sms_rules
@@ -73,39 +74,6 @@ from appliance.tracking.hits import HitJudge
 from appliance.webhooks import queue as webhook_queue
 from appliance.webhooks import worker
 from appliance.webhooks.worker import WebhookWorker
-
-
-class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no type annotations
-    """Huey's memory storage, with readers that sleep until a task is queued."""
-
-    blocking = True
-
-    def __init__(self, *arguments: object, **named: object) -> None:
-        """Create an empty storage, with the arguments of Huey's MemoryStorage."""
-        super().__init__(*arguments, **named)
-        self._changed = threading.Condition(self._lock)
-        self._closed = False
-
-    def enqueue(self, data: bytes, priority: float | None = None) -> None:
-        """Queue a task and wake one reader."""
-        with self._changed:
-            super().enqueue(data, priority)
-            self._changed.notify()
-
-    def dequeue(self) -> bytes | None:
-        """Return the next task, waiting up to a second for a task; None if none arrives."""
-        with self._changed:
-            if not self._queue and not self._closed:
-                self._changed.wait(1.0)
-            task: bytes | None = super().dequeue()
-            return task
-
-    def wake_all(self) -> None:
-        """Wake all readers, and make later calls of `dequeue` return at once, because the process is ending."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
 
 log = logging.getLogger("campanero.jobs")
 _MINUTE_MS = 60_000
@@ -164,7 +132,7 @@ class Jobs:
             "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
             "starts": self.start_campaigns, "consents": self.keep_consents,
             "experiments": self.advance_experiments, "requests": self.request_worker.run,
-            "replays": self.run_replays, "updates": updates.check_if_due,
+            "replays": self.run_replays, "updates": updates.check_if_due, "copies": self.copy_elsewhere,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -309,6 +277,12 @@ class Jobs:
     def back_up(self) -> None:
         """Create the scheduled backup if it is due."""
         backups.run_scheduled_backup(self.importer.stopping)
+
+    def copy_elsewhere(self) -> None:
+        """Make the copy on another machine or the test restore that is due, and report problems to the owners."""
+        notices.check()
+        schedule.run_due(self.importer.stopping)
+        notices.check()
 
     def recheck_quiet_hours(self) -> None:
         """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
@@ -504,15 +478,16 @@ class Jobs:
             signals.wake("webhooks")
         if request_queue.has_due():
             signals.wake("requests")
-        if bulk_actions.is_due():
-            signals.wake("bulk_actions")
-        if replays.is_due():
-            signals.wake("replays")
-        if backups.is_due():
-            signals.wake("backups")
+        for name, is_due in (
+            ("bulk_actions", bulk_actions.is_due), ("replays", replays.is_due), ("backups", backups.is_due),
+            ("copies", schedule.is_due),
+        ):  # fmt: skip
+            if is_due():
+                signals.wake(name)
 
 
 def _do_each_minute() -> None:
+    signals.wake("copies")  # reports problems to the owners
     if experiment.has_running() or split_tests.has_running():
         signals.wake("experiments")
     if send_times.is_any_sending():
@@ -527,10 +502,10 @@ def refresh_segments() -> None:
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, starts of campaigns, link checks,
-# a replay, segments, mirrors and slow mirrors may each occupy a thread for a long time, and preflights several. The
-# remaining two threads run all other jobs.
-_WORKERS = 15 + rehearsal.MAX_CONCURRENT
+# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, a copy, starts of campaigns, link
+# checks, a replay, segments, mirrors and slow mirrors may each occupy a thread for a long time, and preflights several.
+# The remaining two threads run all other jobs.
+_WORKERS = 16 + rehearsal.MAX_CONCURRENT
 
 
 # A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.
@@ -560,6 +535,7 @@ class BackgroundWork:
 
     def start(self) -> None:
         """Start the worker threads and the pulse."""
+        schedule.recover(Path(config.current().data_dir))
         self._consumer.start()
         self._pulse.start()
 

@@ -383,6 +383,12 @@ def restored_sends(handle: Any) -> None:
             database.create_tables([model], safe=False)
 
 
+def _copies(handle: Any) -> None:
+    """Add the history of copies on other machines: a database of before has no such table."""
+    if not database.table_exists("copy_run"):
+        database.create_tables([models.CopyRun], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -401,6 +407,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _passkeys,
     _sign_in_providers,
     restored_sends,
+    _copies,
 )  # fmt: skip
 
 

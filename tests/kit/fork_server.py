@@ -34,7 +34,7 @@ from sanic import Sanic
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
 # The child processes of a service that are forked; the others are small, or have limits of memory
-_FORKED_WORKERS = ("rehearse", "replay-flow")
+_FORKED_WORKERS = ("rehearse", "replay-flow", "copy-child")
 
 
 class Child:

@@ -9,7 +9,7 @@ import threading
 import time
 
 from appliance.__main__ import main
-from appliance.jobs import BlockingMemoryStorage
+from appliance.jobs.memory_storage import BlockingMemoryStorage
 
 _emptying = threading.Event()
 _queues: list[BlockingMemoryStorage] = []

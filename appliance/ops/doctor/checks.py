@@ -232,7 +232,7 @@ def check_backups(directory: Path) -> Iterator[Finding]:
     if not every:
         meaning = gettext(
             "Your data is not backed up automatically. Ask your administrator to turn on backups, or create one "
-            "regularly under Settings, Data."
+            "regularly under Settings, Backups."
         )
         yield Finding("note", "backups", gettext("automatic backups are off (backup.every is 0)"), meaning=meaning)
         return

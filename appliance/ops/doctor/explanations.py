@@ -97,7 +97,33 @@ _EXPLANATIONS = {
         "note": gettext_noop("There is no backup yet. The first one is created automatically."),
         "warn": gettext_noop(
             "The last backup is too old: if the server broke now, you would lose everything since then. Create a "
-            "backup under Settings, Data, and tell your administrator."
+            "backup under Settings, Backups, and tell your administrator."
+        ),
+    }),
+    "copies": _Explanation(gettext_noop("Copies on another machine"), {
+        "ok": gettext_noop("Encrypted copies of your data are on another machine."),
+        "note": gettext_noop(
+            "Your data is on this server only: if it broke or burned, your backups would be lost with it. Set up "
+            "copies under Settings, Backups."
+        ),
+        "warn": gettext_noop(
+            "The last attempt to copy your data to another machine failed. Campanero tries again. The reason is under "
+            "Settings, Backups."
+        ),
+        "fail": gettext_noop(
+            "The last copy of your data on another machine is too old: if the server broke now, you would lose "
+            "everything since then. The reason is under Settings, Backups."
+        ),
+    }),
+    "test restore": _Explanation(gettext_noop("Test restore"), {
+        "ok": gettext_noop("The newest copy of your data was restored for a test, and it was complete."),
+        "warn": gettext_noop(
+            "The newest copy of your data could not be tested. Campanero tries again. The reason is under Settings, "
+            "Backups."
+        ),
+        "fail": gettext_noop(
+            "The newest copy of your data cannot be restored. Make a new copy under Settings, Backups, and tell your "
+            "administrator."
         ),
     }),
     "clock": _Explanation(gettext_noop("Clock of the server"), {

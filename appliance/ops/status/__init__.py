@@ -14,8 +14,10 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct, structs
 
 from appliance import VERSION
+from appliance.accounts import accounts
 from appliance.core import clock, data_dir
 from appliance.exports import streaming
+from appliance.ops.copy_jobs import history, schedule
 from appliance.ops.metrics import measure_database
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
@@ -56,13 +58,13 @@ def _open_connection(host: str, port: int) -> http.client.HTTPConnection:
 
 
 class Task(Struct):
-    """A send, import, export or bulk action that is not finished, with its progress and speed.
+    """A send, import, export, bulk action, copy or test restore that is not finished, with its progress and speed.
 
     `state` is one word, and `words` adds details. `done`, `total` and `per_second` count messages of a send, contacts
     of a bulk action, and rows of an import or export. None means unknown.
     """
 
-    kind: str  # send, import, export, or act for a bulk action
+    kind: str  # send, import, export, act for a bulk action, copy, proof for a test restore of a copy
     id: int | None  # None for an export
     account_id: int
     name: str
@@ -125,6 +127,23 @@ class Submission(Struct):
     today: int
 
 
+class Copies(Struct):
+    """The copies on another machine: when the data of the last good copy is from, and how the last runs ended.
+
+    Times are ISO times, None if there is none. `failure` is the reason of the last copy if it failed, and `proof` is
+    `succeeded`, or why the last test restore failed; both are empty without one.
+    """
+
+    configured: bool
+    last_at: str | None
+    age_seconds: float | None
+    late: bool
+    next_at: str | None
+    failure: str
+    proof: str
+    proven_at: str | None
+
+
 class Service(Struct):
     """Whether the service runs, its process id and address, and its state: `ready`, or why the service is not ready."""
 
@@ -152,6 +171,7 @@ class Status(Struct):
     today: list[Day]
     storage: Storage
     submission: Submission
+    copies: Copies
 
 
 _MINUTE_MS = 60_000
@@ -177,13 +197,14 @@ _ACTION_NAMES = {
 
 
 def collect_tasks(directory: Path, process: int | None) -> list[Task]:
-    """Return the sends, imports, exports and bulk actions that are not finished.
+    """Return the sends, imports, exports, bulk actions and copies that are not finished.
 
-    `process` is the process id of the running service. If it is None, exports are left out, because their progress
+    `process` is the process id of the running service. If it is None, exports and copies are left out: their progress
     belongs to a running process, and no task has a speed.
     """
     exports = _collect_exports(directory, process) if process is not None else ()
-    tasks = [*_collect_sends(), *_collect_imports(), *exports, *_collect_bulk_actions()]
+    copies = _collect_copies() if process is not None else ()
+    tasks = [*_collect_sends(), *_collect_imports(), *exports, *_collect_bulk_actions(), *copies]
     if process is None:
         # Tasks do not progress while the service is stopped.
         tasks = [structs.replace(task, per_second=None, left_seconds=None) for task in tasks]
@@ -268,6 +289,32 @@ def _collect_bulk_actions() -> Iterator[Task]:
         yield _build_task("act", number, account_id, _ACTION_NAMES.get(act, act), "working", "", done, people, None)
 
 
+def _collect_copies() -> Iterator[Task]:
+    for kind, name in (("copy", "copy"), ("proof", "test restore")):
+        row = history.find_open("copy" if kind == "copy" else "proof")
+        if row is None:
+            continue
+        progress = history.get_progress(row)
+        state = "waiting" if row.state == "waiting" else progress.step.replace("_", " ") or "starting"
+        words = f"{progress.share:.0%}" if progress.step else ""
+        yield _build_task(kind, row.id, accounts.FIRST_ACCOUNT_ID, name, state, words, 0, None, None)
+
+
+def _describe_copies(settings: Config) -> Copies:
+    copies = settings.copies
+    good, last = history.find_last("copy", "succeeded"), history.find_last("copy")
+    proof, proven = history.find_last("proof", "succeeded", "failed"), history.find_last("proof", "succeeded")
+    lateness = schedule.measure_lateness(copies)
+    return Copies(
+        schedule.is_set_up(copies), None if good is None else clock.iso(good.taken_at),
+        None if lateness.age is None else lateness.age / 1000, lateness.is_late,
+        clock.iso(schedule.get_schedule("copy", copies).next_at or None),
+        str(last.error) if last is not None and last.state == "failed" else "",
+        "" if proof is None else "succeeded" if proof.state == "succeeded" else str(proof.error),
+        None if proven is None else clock.iso(proven.ended_at),
+    )  # fmt: skip
+
+
 _DAY_COUNTERS = ("sent", "delivered", "bounced", "failed", "complained", "opened", "clicked", "unsubscribed")
 # The names of the events that a counter counts, without the channel, if they differ from the name of the counter.
 _EVENT_NAMES = {"bounced": ("bounced", "soft_bounced"), "unsubscribed": ("unsubscribed", "stopped")}
@@ -278,13 +325,13 @@ def collect_status(config: Config) -> Status:
     directory = Path(config.data_dir)
     process = data_dir.find_service_pid(directory)
     since = _find_midnight()
-    accounts = [row[0] for row in rows("SELECT id FROM account ORDER BY id")]
+    account_ids = [row[0] for row in rows("SELECT id FROM account ORDER BY id")]
     return Status(
         VERSION, clock.iso(clock.now_ms()) or "", str(directory.absolute()), _describe_service(config, process),
         _list_stop_reasons(directory), collect_tasks(directory, process),
-        [_measure_queue(channel, accounts) for channel in delivery_status.CHANNELS], clock.iso(since) or "",
-        [_count_day(channel, accounts, since) for channel in delivery_status.CHANNELS], _measure_storage(directory),
-        _count_submissions(config, since),
+        [_measure_queue(channel, account_ids) for channel in delivery_status.CHANNELS], clock.iso(since) or "",
+        [_count_day(channel, account_ids, since) for channel in delivery_status.CHANNELS], _measure_storage(directory),
+        _count_submissions(config, since), _describe_copies(config),
     )  # fmt: skip
 
 
@@ -309,28 +356,29 @@ def _list_stop_reasons(directory: Path) -> list[str]:
     return reasons
 
 
-def _measure_queue(channel: str, accounts: list[int]) -> Queue:
+def _measure_queue(channel: str, account_ids: list[int]) -> Queue:
     depth = delivery_status.measure_depth(channel)
-    sent_recently = _count_events(accounts, f"{channel}_sent", clock.now_ms() - _MINUTE_MS)
+    sent_recently = _count_events(account_ids, f"{channel}_sent", clock.now_ms() - _MINUTE_MS)
     return Queue(channel, depth.due, depth.later, depth.paused, depth.sending, depth.oldest_seconds, sent_recently)
 
 
-def _count_day(channel: str, accounts: list[int], since: int) -> Day:
+def _count_day(channel: str, account_ids: list[int], since: int) -> Day:
     def number(name: str) -> int:
         return sum(
-            _count_events(accounts, f"{channel}_{event_name}", since) for event_name in _EVENT_NAMES.get(name, (name,))
+            _count_events(account_ids, f"{channel}_{event_name}", since)
+            for event_name in _EVENT_NAMES.get(name, (name,))
         )
 
     return Day(channel, *(number(name) for name in _DAY_COUNTERS))
 
 
-def _count_events(accounts: list[int], event: str, since: int) -> int:
+def _count_events(account_ids: list[int], event: str, since: int) -> int:
     """Return the number of events with this name since a time in ms, without tests.
 
     The accounts are counted one by one, because the index on events begins with the account.
     """
     query = "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND test = 0"
-    return sum(int(scalar(query, (account_id, event, since))) for account_id in accounts)
+    return sum(int(scalar(query, (account_id, event, since))) for account_id in account_ids)
 
 
 def _find_midnight() -> int:

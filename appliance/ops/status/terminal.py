@@ -15,7 +15,14 @@ import msgspec
 from appliance.ops.status import Day, Queue, Status, Task
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_TASK_TITLES = {"send": "Sends", "import": "Imports", "export": "Exports", "act": "Bulk actions"}
+_TASK_TITLES = {
+    "send": "Sends",
+    "import": "Imports",
+    "export": "Exports",
+    "act": "Bulk actions",
+    "copy": "Copies",
+    "proof": "Test restores",
+}
 _EMPTY_MESSAGES = {
     "send": "nothing is being sent",
     "import": "no import is running",
@@ -62,6 +69,8 @@ def render_lines(status: Status, screen: Screen) -> list[str]:
     if status.submission.listen:
         words = f"{', '.join(status.submission.listen)}: {status.submission.today:,} emails today"
         lines += [screen.styled("SMTP submission", BOLD), _fit_to_screen(f"  {words}", screen)]
+    if status.copies.configured:
+        lines += [screen.styled("Copies on another machine", BOLD), _render_copies(status, screen)]
     lines += [screen.styled("Storage", BOLD), _fit_to_screen(f"  {_describe_storage(status)}", screen)]
     return lines
 
@@ -136,6 +145,15 @@ def _describe_queue(queue: Queue) -> str:
 def _describe_day(day: Day) -> str:
     names = ("sent", "delivered", "bounced", "failed", "complained", "opened", "clicked", "unsubscribed")
     return ", ".join(f"{number:,} {name}" for name in names if (number := getattr(day, name))) or "nothing yet"
+
+
+def _render_copies(status: Status, screen: Screen) -> str:
+    copies = status.copies
+    age = "none yet" if copies.age_seconds is None else f"the last is {format_duration(copies.age_seconds)} old"
+    proof = {"": "not tested yet", "succeeded": "restored for a test"}.get(copies.proof, "the test restore failed")
+    failure = f", the last attempt failed: {strip_control_characters(copies.failure)}" if copies.failure else ""
+    is_good = not (copies.late or copies.failure) and copies.proof in ("", "succeeded")
+    return _fit_to_screen(f"  {age}, {proof}{failure}", screen, "" if is_good else YELLOW)
 
 
 def _describe_storage(status: Status) -> str:

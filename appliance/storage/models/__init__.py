@@ -16,6 +16,7 @@ from appliance.storage.models.account import (
     Consent,
     Contact,
     ContactList,
+    CopyRun,
     Idempotency,
     Installation,
     Invitation,
@@ -111,7 +112,7 @@ ALL = (
     Form, Confirmation,
     Erasure, Import, ImportChunk,
     BulkAction, BulkActionPart,
-    Restoration, RestoredSend, Installation,
+    Restoration, RestoredSend, Installation, CopyRun,
 )  # fmt: skip
 
 __all__ = [
@@ -141,6 +142,7 @@ __all__ = [
     "Consent",
     "Contact",
     "ContactList",
+    "CopyRun",
     "Cursor",
     "Device",
     "DomainKey",

@@ -306,6 +306,27 @@ class Restoration(Table):
     paused = Json(default=list)  # ids of the flows that were live
 
 
+class CopyRun(Table):
+    """An attempt to copy a backup to another machine (`copy`), or to restore the newest copy for a test (`proof`)."""
+
+    kind = TextField()  # copy, proof
+    state = TextField()  # running, succeeded, failed, interrupted
+    requested_by = TextField(null=True)  # the user or API key that asked for it; null: the schedule
+    copy = TextField(null=True)  # the name of the copy that was made or tested
+    taken_at = Time(null=True)  # the moment that the copy has
+    size = IntegerField(null=True)  # of the copy, in bytes
+    error_code = TextField(null=True)
+    error = TextField(null=True)
+    details = Json(default=dict)
+    started_at = Time()
+    ended_at = Time(null=True)
+
+    class Meta:
+        """Index the runs by kind, for the newest ones."""
+
+        indexes = ((("kind", "state", "id"), False),)
+
+
 class Contact(Table):
     """A person with channels, names, custom data and lists."""
 

@@ -1,0 +1,250 @@
+"""When copies and test restores are due, and the job that runs them, one at a time, in a child process.
+
+The child ends with the service. After a failure the wait grows, also across restarts.
+"""
+
+import logging
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.core import clock, crypto, executable, signals
+from appliance.ops.copy_jobs import history, metrics, recovery
+from appliance.ops.copy_jobs.history import CopyResult, Failure, Kind, Progress, ProofResult
+from appliance.settings import config
+from appliance.settings.copies import Copies
+from appliance.settings.schema import Storage
+from appliance.storage import transactions
+from appliance.storage.models import CopyRun
+
+log = logging.getLogger("campanero.copies")
+
+SCRATCH_DIRECTORY = ".proving"  # of a test restore, in the data directory
+CHILD_WORD = "copy-child"  # the argument that starts the child process
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+# The wait after the first failure, which doubles with each further one up to the limit.
+_FIRST_WAIT_MS: dict[Kind, int] = {"copy": 5 * _MINUTE_MS, "proof": _HOUR_MS}
+_MAX_WAIT_MS: dict[Kind, int] = {"copy": 6 * _HOUR_MS, "proof": 24 * _HOUR_MS}
+# A child that reports nothing new for this long is ended; with a limit of bandwidth, only after twice the time that an
+# object of the largest size takes.
+_MIN_STALL_SECONDS = 1_800.0
+_LARGEST_OBJECT_MEGABITS = 550
+_PROGRESS_SECONDS = 2.0
+# The last good copy is too old after twice the interval of the schedule.
+_LATE_FACTOR = 2
+
+
+class ChildTask(msgspec.Struct):
+    """The task of the child process: what it does, with which settings and key."""
+
+    kind: Kind
+    data_dir: str
+    copies: Copies
+    storage: Storage
+    key: bytes
+
+
+class Schedule(NamedTuple):
+    """When a kind of run is due.
+
+    `next_at` is in milliseconds, None if nothing is planned. `failure_count` is the number of failures in a row.
+    """
+
+    next_at: int | None
+    failure_count: int
+
+
+def is_set_up(copies: Copies) -> bool:
+    """Return whether copies can be made: there is a store, and somebody will be able to read what is in it."""
+    return bool(copies.store and (copies.recipients or recovery.is_set(_get_directory())))
+
+
+def _get_directory() -> Path:
+    return Path(config.current().data_dir)
+
+
+def get_schedule(kind: Kind, copies: Copies) -> Schedule:
+    """Return when the next run of a kind is due, by its history and the settings."""
+    failure_count = history.count_failures(kind)
+    every_ms = int(config.parse_seconds(copies.every if kind == "copy" else copies.prove_every) * 1000)
+    if not is_set_up(copies) or not every_ms:
+        return Schedule(None, failure_count)
+    good, last = history.find_last(kind, "succeeded"), history.find_last(kind)
+    if kind == "proof" and history.find_last("copy", "succeeded") is None:
+        return Schedule(None, failure_count)
+    due_at = 0 if good is None else int(good.started_at) + every_ms
+    if failure_count and last is not None:
+        due_at = max(due_at, int(last.ended_at) + _get_wait(kind, failure_count, last))
+    return Schedule(due_at, failure_count)
+
+
+def _get_wait(kind: Kind, failure_count: int, last: CopyRun) -> int:
+    """Return the wait after a failure in milliseconds: none after one interruption, as by a restart."""
+    if last.state == history.INTERRUPTED and failure_count == 1:
+        return 0
+    return int(min(_FIRST_WAIT_MS[kind] << (failure_count - 1), _MAX_WAIT_MS[kind]))
+
+
+class Lateness(NamedTuple):
+    """How old the data of the last good copy is, in milliseconds (None without one), and whether that is too old."""
+
+    age: int | None
+    is_late: bool
+
+
+def measure_lateness(copies: Copies) -> Lateness:
+    """Return the age of the last good copy; without one, copies are late since the first attempt."""
+    snapshot = _take_snapshot(copies)
+    age = None if snapshot.taken_at is None else max(0, clock.now_ms() - snapshot.taken_at)
+    return Lateness(age, is_set_up(copies) and snapshot.is_late(clock.now_ms()))
+
+
+def _get_late_after(copies: Copies) -> int:
+    """Return the age in milliseconds at which the last good copy is too old; 0 without a schedule."""
+    return int(_LATE_FACTOR * config.parse_seconds(copies.every) * 1000)
+
+
+class _Plan(NamedTuple):
+    """When each kind of run is due, in milliseconds, by what that was computed from."""
+
+    key: tuple[Copies, bool, int]
+    due_at: dict[Kind, int | None]
+
+
+class _Job:
+    """The part of the state that is only in memory. `generation` grows with each change of the history."""
+
+    def __init__(self) -> None:
+        self.plan: _Plan | None = None
+        self.generation = 0
+        self.lock = threading.Lock()
+
+
+_job = _Job()
+
+
+def request(kind: Kind, actor: str | None) -> CopyRun:
+    """Ask for a copy or a test restore now, and wake the job that runs it. Call it in a write."""
+    row = history.request(kind, actor)
+    transactions.after_commit(_replan)
+    return row
+
+
+def _replan() -> None:
+    _job.generation += 1
+    signals.wake("copies")
+
+
+def is_due() -> bool:
+    """Return whether a copy or a test restore is due or was asked for. Reads the database only if something changed."""
+    return _find_due() is not None
+
+
+def _find_due() -> Kind | None:
+    copies, plan = config.current().copies, _job.plan
+    key = (copies, is_set_up(copies), _job.generation)
+    if plan is None or plan.key != key:
+        _job.plan = plan = _Plan(key, {kind: _compute_due_at(kind, copies) for kind in history.KINDS})
+        metrics.show(_take_snapshot(copies) if is_set_up(copies) else None)
+    now = clock.now_ms()
+    return next((kind for kind, at in plan.due_at.items() if at is not None and at <= now), None)
+
+
+def _compute_due_at(kind: Kind, copies: Copies) -> int | None:
+    """Return when a kind of run is due, in milliseconds: at once if somebody asked for it."""
+    waiting = history.find_open(kind)
+    return 0 if waiting is not None and is_set_up(copies) else get_schedule(kind, copies).next_at
+
+
+def _take_snapshot(copies: Copies) -> metrics.Snapshot:
+    good, proof = history.find_last("copy", "succeeded"), history.find_last("proof", "succeeded")
+    last_proof = history.find_last("proof", "succeeded", "failed")
+    return metrics.Snapshot(
+        taken_at=None if good is None else good.taken_at, size=0 if good is None else good.size or 0,
+        begun_at=history.find_first_started_at(),
+        late_after_ms=_get_late_after(copies),
+        failure_counts={kind: history.count_failures(kind) for kind in history.KINDS},
+        is_proof_ok=None if last_proof is None else last_proof.state == "succeeded",
+        proven_at=None if proof is None else proof.ended_at,
+    )  # fmt: skip
+
+
+def recover(directory: Path) -> None:
+    """Close what an ended process left: runs that were running, and the scratch directory of a test restore."""
+    shutil.rmtree(directory / SCRATCH_DIRECTORY, ignore_errors=True)
+    if history.is_any_running() and transactions.write(history.close_interrupted):
+        log.warning("copies: a copy or a test restore was interrupted by the end of the service")
+
+
+def run_due(stopping: threading.Event) -> None:
+    """Run the copies and test restores that are due, one after the other, until `stopping` is set.
+
+    Returns at once if another thread does. Errors are stored and logged.
+    """
+    if not _job.lock.acquire(blocking=False):
+        return
+    try:
+        while not stopping.is_set() and (kind := _find_due()) is not None:
+            _run(kind, stopping)
+            _job.generation += 1
+    finally:
+        _job.lock.release()
+
+
+def _run(kind: Kind, stopping: threading.Event) -> None:
+    directory = _get_directory()
+    run_id = transactions.write(history.start, kind)
+    started_at = time.monotonic()
+    try:
+        done = _run_child(kind, run_id, directory, stopping)
+    except Exception as error:
+        log.exception("copies: failed kind=%s", kind)
+        done = {"error": {"code": "failed", "message": str(error)}}
+    finally:
+        if kind == "proof":
+            shutil.rmtree(directory / SCRATCH_DIRECTORY, ignore_errors=True)
+    if done is None:
+        transactions.write(history.interrupt, run_id)
+    elif "error" in done:
+        failure = msgspec.convert(done["error"], Failure)
+        transactions.write(history.fail, run_id, failure, done.get("tested"))
+        log.error("copies: failed kind=%s code=%s error=%s", kind, failure.code, failure.message)
+    else:
+        result: CopyResult | ProofResult = (
+            msgspec.convert(done, CopyResult) if kind == "copy" else msgspec.convert(done, ProofResult)
+        )
+        transactions.write(history.succeed, run_id, result)
+        if isinstance(result, CopyResult) and result.prune_error:
+            log.warning("copies: old copies could not be deleted error=%s", result.prune_error)
+        log.info("copies: done kind=%s copy=%s bytes=%d seconds=%.1f", kind, result.name, result.size,
+                 time.monotonic() - started_at)  # fmt: skip
+
+
+def _run_child(kind: Kind, run_id: int, directory: Path, stopping: threading.Event) -> dict[str, object] | None:
+    """Run a copy or a test restore in a child process, and return what it reports last; None if the service stops."""
+    task = ChildTask(kind, str(directory), config.current().copies, config.current().storage, crypto.loaded_key())
+    stored_at, limit = 0.0, task.copies.megabits_per_second
+    max_stall_seconds = max(_MIN_STALL_SECONDS, 2 * _LARGEST_OBJECT_MEGABITS / limit if limit else 0.0)
+    changed_at, last = time.monotonic(), Progress("", 0.0)
+    with executable.run_child(CHILD_WORD, task) as messages:
+        for message in messages:
+            if stopping.is_set():
+                return None
+            if "done" in message:
+                return dict(message["done"])
+            now = time.monotonic()
+            if "step" in message:
+                progress = Progress(message["step"], message["share"])
+                changed_at, last = (now, progress) if progress != last else (changed_at, last)
+                if now - stored_at >= _PROGRESS_SECONDS:
+                    stored_at = now
+                    transactions.write(history.store_progress, run_id, progress)
+            if now - changed_at > max_stall_seconds:
+                words = f"there was no progress for {max_stall_seconds / 60:.0f} minutes"
+                return {"error": {"code": "stalled", "message": words}}
+    return None
