@@ -9,6 +9,7 @@ from sanic import Blueprint, HTTPResponse, Request
 from appliance.accounts import accounts, settings
 from appliance.api import (
     account,
+    backups,
     campaigns,
     contacts,
     delivery,
@@ -48,6 +49,7 @@ ROUTES: tuple[Route, ...] = (
     *flow_runs.ROUTES,
     *flow_replays.ROUTES,
     *account.ROUTES,
+    *backups.ROUTES,
     *delivery.ROUTES,
     *team.ROUTES,
     *passkeys.ROUTES,

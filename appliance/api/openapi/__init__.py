@@ -60,6 +60,7 @@ TAGS = {
     "brand": "Look and tone of the account's messages.",
     "domains": "Sending domains and their DNS records.",
     "account": "The account: settings, capabilities and blockers.",
+    "backups": "Backups of the installation, for its first account.",
     "delivery": "Current state of sending.",
     "capture": "Messages captured instead of sent: all messages of a new installation, and those sent with test keys.",
     "events": "Events recorded by the service or by clients.",

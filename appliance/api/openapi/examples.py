@@ -239,7 +239,8 @@ VALUES_BY_NAME: dict[str, Any] = {
          "passed", "sendable_email", "subscribed", "subscribed_email", "success", "using_sandbox", "verified"), True,
     ),
     **dict.fromkeys(
-        ("created_at", "started_at", "since", "entered_at", "sent_at", "from", "last_login_at", "due_at"), _SENT_AT
+        ("created_at", "started_at", "since", "entered_at", "sent_at", "from", "last_login_at", "due_at",
+         "taken_at"), _SENT_AT
     ),
     **dict.fromkeys(
         ("updated_at", "at", "until", "exported_at", "last_seen_at", "delivered_at", "expires_at", "opt_in_at",
@@ -371,6 +372,9 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "audience_count": 1,
     },
     "AudienceExplanation": {"in_audience": True, "sentence": "Ann Martin gets it: she is in Newsletter, weekly."},
+    "BackupFile": {"name": "campanero-20261124T093000Z.tar.gz", "size": 1_204_000, "scheduled": True},
+    "CopyRun": {"kind": "copy", "state": "succeeded", "copy": "20261124T093000Z-586727cff368", "size": 31_746},
+    "StoredCopy": {"name": "20261124T093000Z-586727cff368", "size": 31_746, "full": True},
     "CapturedMessage": {"from": "Petit Four <hello@example.com>"},
     "CapturedMessageDetail": {
         "from": "Petit Four <hello@example.com>",

@@ -125,6 +125,11 @@ D GET /domains/{id} 200 domains:read
 D DELETE /domains/{id} 200 domains:write
 D POST /domains/{id}/verify 200 domains:write
 O POST /domains/{id}/rotate_key 200 domains:write -- keys of DKIM are changed now and then (RFC 6376, 6.1)
+= backups
+O GET /backups 200 account:write -- the backups page, for programs that watch
+O POST /backups 202 account:write -- a backup before a change, from a script
+O POST /backups/copies 202 account:write -- a copy on another machine before a change
+O POST /backups/proofs 202 account:write -- a test restore after a change of the store
 = account
 S GET /account 200 account:read
 D PATCH /account 200 account:write
