@@ -44,7 +44,7 @@ GROUPS = (
         gettext_noop("For those who install Campanero, connect it and keep it running."),
         (
             "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain",
-            "company-mail", "sign-in", "assistants", "watch", "security", "backup", "copies", "how-far",
+            "company-mail", "sign-in", "assistants", "watch", "security", "backup", "set-up-copies", "copies", "how-far",
         ),
     ),
     Group(
@@ -100,6 +100,7 @@ HELP = (
     ("/segments", "segments", ""),
     ("/settings/apps", "mcp", ""),
     ("/settings/audit", "team", "see-who-changed-what"),
+    ("/settings/backups", "set-up-copies", ""),
     ("/settings/consent", "data-protection", "decide-what-is-tracked"),
     ("/settings/data", "data-protection", "export-your-data"),
     ("/settings/doctor", "deliverability", "run-the-health-check"),

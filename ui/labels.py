@@ -351,7 +351,9 @@ def reason_label(code: str | None, channel: str = "email") -> str:
 
 # The pages of the settings and others where what a check of `campanero doctor` found can be changed, by check.
 _CHECK_PAGES = {
-    "backups": (gettext_noop("Data"), "/settings/data"),
+    "backups": (gettext_noop("Backups"), "/settings/backups"),
+    "copies": (gettext_noop("Backups"), "/settings/backups"),
+    "test restore": (gettext_noop("Backups"), "/settings/backups"),
     "domain": (gettext_noop("Domains"), "/settings/domains"),
     "domains": (gettext_noop("Domains"), "/settings/domains"),
     "consent": (gettext_noop("Sending"), "/settings/sending"),

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import passkeys
+from appliance.accounts import accounts, passkeys
 from appliance.content import media
 from appliance.content.designs import links
 from appliance.core import clock, data_dir, executable, i18n
@@ -91,12 +91,15 @@ SETTINGS_GROUPS = (
         (gettext_noop("Connected apps"), "/settings/apps", False),
     )),
     (gettext_noop("Data and system"), (
-        (gettext_noop("Data"), "/settings/data", False), (gettext_noop("Health check"), "/settings/doctor", False),
+        (gettext_noop("Data"), "/settings/data", False), (gettext_noop("Backups"), "/settings/backups", True),
+        (gettext_noop("Health check"), "/settings/doctor", False),
     )),
     (gettext_noop("Developers"), (
         (gettext_noop("API keys"), "/settings/keys", True), (gettext_noop("Webhooks"), "/settings/webhooks", False),
     )),
 )  # fmt: skip
+# Those of them that only the first account has.
+INSTALLATION_TABS = ("/settings/backups",)
 SETTINGS_TABS = tuple(tab for _, tabs in SETTINGS_GROUPS for tab in tabs)
 # The URLs of the links of the tab bar on phones; all others are under More.
 TAB_BAR = ("/", "/campaigns", "/contacts", "/inbox")
@@ -122,12 +125,17 @@ def list_navigation(path: str, open_proposals: int | None = None) -> list[Naviga
     return items
 
 
-def _list_settings(path: str) -> list[tuple[str, list[tuple[str, str, bool, bool]]]]:
-    """Return the pages of the settings by group as (label, URL, whether only for admins, whether it is this page)."""
+def _list_settings(path: str, visit: session.Visit | None) -> list[tuple[str, list[tuple[str, str, bool, bool]]]]:
+    """Return the pages of the settings by group as (label, URL, whether only for admins, whether it is this page).
+
+    Pages of the installation are only for its first account.
+    """
+    is_first = visit is not None and visit.account_id == accounts.FIRST_ACCOUNT_ID
     return [
         (gettext(group), [
             (gettext(label), href, is_admin_only, path == href or (href != "/settings" and _is_current(path, href)))
             for label, href, is_admin_only in tabs
+            if is_first or href not in INSTALLATION_TABS
         ])
         for group, tabs in SETTINGS_GROUPS
     ]  # fmt: skip
@@ -327,7 +335,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "help_url": documentation.help_url(request.path),
         "can": lambda scope: visit is not None and visit.can(scope),
         "tabs": TAB_BAR,
-        "settings_tabs": _list_settings(request.path) if request.path.startswith("/settings") else (),
+        "settings_tabs": _list_settings(request.path, visit) if request.path.startswith("/settings") else (),
         "keys_on": session.has_shortcuts(request),
         "theme": session.chosen_theme(request),
         "capture": config.email.transport == "capture",

@@ -60,7 +60,10 @@ FORMS = {
         /brand /brand/logo /brand/logo/undo /campaigns/*/approve /campaigns/*/reject /flows/*/approve
         /flows/*/reject /settings
         /inbox/clear /proposals/agents
-        /settings/consent /settings/data/backup /settings/doctor /settings/domains /settings/domains/*/delete
+        /settings/backups/copy /settings/backups/create /settings/backups/proof /settings/backups/recovery
+        /settings/backups/recovery/confirm /settings/backups/recovery/file /settings/backups/store
+        /settings/backups/store/remove /settings/backups/store/test
+        /settings/consent /settings/doctor /settings/domains /settings/domains/*/delete
         /settings/domains/*/rotate
         /settings/domains/*/verify /settings/keys /settings/keys/*/revoke /settings/sending /settings/sending/test
         /settings/sending/rules /settings/sending/rules/* /settings/sending/rules/*/delete

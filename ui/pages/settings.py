@@ -1,4 +1,4 @@
-"""The settings pages: account, consent and frequency rules, data and backups, and health."""
+"""The settings pages: account, consent and frequency rules, data, and health."""
 
 import asyncio
 import logging
@@ -14,9 +14,8 @@ from sanic.response import HTTPResponse
 from appliance import VERSION
 from appliance.accounts import access, accounts, audit
 from appliance.core import errors, executable, recipient_texts, validation
-from appliance.core.i18n import gettext, gettext_noop, ngettext
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.steps.wait_until import name_weekday
-from appliance.ops.backups import create as backups
 from appliance.ops.backups import restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
@@ -338,16 +337,15 @@ def _read_pair(
     return {first_key: values[0], second_key: values[1]}
 
 
-# Data and backups.
+# Data.
 
 _FIRST_ACCOUNT = 1
-_MAX_BACKUPS = 12
 
 
 @pages.get("/settings/data")
 @signed_in()
 async def show_data(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the counts of stored objects, the retention of events, and the backups.
+    """Show the counts of stored objects, and the retention of events.
 
     Users who manage the installation also see the size and the path of its data directory.
     """
@@ -357,28 +355,11 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
     sent, skipped = await scan_for(visit.account_id, accounts.count_messages, visit.account_id)
     rules = _manages_installation(visit)
     size = await fetch(_directory_bytes, directory) if rules else 0
-    stored = (await fetch(backups.list_backups, directory))[:_MAX_BACKUPS] if rules else []
     return view.render(
         request, "settings/data.html", counts=counts | {"sent": sent}, skipped=skipped, size=size,
         where=str(loaded.data_dir) if rules else "",
-        keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION, backups=stored,
-        state=backups.get_schedule_state(),
-        schedule=_describe_schedule(config.parse_seconds(loaded.backup.every)), max_backups=loaded.backup.keep,
+        keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION,
     )  # fmt: skip
-
-
-@pages.post("/settings/data/backup")
-@signed_in("account:write")
-async def back_up(request: Request, visit: Visit) -> HTTPResponse:
-    """Request a backup of the installation, which is created in the background.
-
-    Raises NotAllowed unless the user is an owner or admin of the first account.
-    """
-    if not _manages_installation(visit):
-        raise errors.NotAllowed(gettext("Only owners and admins of the first account can create backups."))
-    await commit(audit.record, visit.actor, visit.account_id, "backup", None)
-    backups.request_backup()
-    return view.redirect(request, "/settings/data#backups")
 
 
 @pages.get("/restored")
@@ -397,23 +378,6 @@ def _manages_installation(visit: Visit) -> bool:
 
 def _directory_bytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.glob("*") if path.is_file())
-
-
-def _describe_schedule(seconds: float) -> str:
-    """Return how often a backup is created as a sentence; empty if never (0 seconds)."""
-    total_seconds = int(seconds)
-    if not total_seconds:
-        return ""
-    if total_seconds % 86_400 == 0:
-        days = total_seconds // 86_400
-        return ngettext("A backup is created every day.", "A backup is created every %(num)s days.", days)
-    if total_seconds % 3_600 == 0:
-        hours = total_seconds // 3_600
-        return ngettext("A backup is created every hour.", "A backup is created every %(num)s hours.", hours)
-    if total_seconds % 60 == 0:
-        minutes = total_seconds // 60
-        return ngettext("A backup is created every minute.", "A backup is created every %(num)s minutes.", minutes)
-    return ngettext("A backup is created every second.", "A backup is created every %(num)s seconds.", total_seconds)
 
 
 # Health: the findings of `campanero doctor`, which runs on request.
