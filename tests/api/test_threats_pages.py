@@ -167,8 +167,8 @@ def test_only_the_first_account_sees_the_data_directory(
     pages = [visitor.send("GET", "/settings/data").text for visitor in (owner, stranger)]
     assert [str(server.data) in page for page in pages] == [True, False]
     assert ["<dt>Size</dt>" in page for page in pages] == [True, False]
-    assert ["Back up now" in page for page in pages] == [True, False]
-    assert stranger.send("POST", "/settings/data/backup").status == 403
+    assert ["Open backups" in page for page in pages] == [True, False]
+    assert stranger.send("POST", "/settings/backups/create").status == 403
     assert not (server.data / "backups").exists()
 
 

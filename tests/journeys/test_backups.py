@@ -72,7 +72,7 @@ def test_backups_on_request_do_not_push_out_earlier_days(fresh_server: FreshServ
     owner, newest = Visitor(server, EMAIL), first
     for _ in range(4):
         clock.advance(minutes=1)
-        assert owner.send("POST", "/settings/data/backup").status == 303
+        assert owner.send("POST", "/settings/backups/create").status == 303
         end, before = time.monotonic() + extend_timeout(10), newest
         while (newest := backups(server)[-1]) == before:
             assert time.monotonic() < end, server.output

@@ -18,6 +18,7 @@ def test_back_up_now(browser: Browser, fresh_server: FreshServer, browser_proble
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/settings/data")
     expect(page.locator(".stat", has_text="Messages sent")).to_have_text("Messages sent0")
+    page.get_by_role("link", name="Open backups").click()
     card = page.locator("#backups")
     expect(card).to_contain_text("Automatic backups are turned off")
     card.get_by_role("button", name="Back up now").click()
