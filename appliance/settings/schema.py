@@ -10,7 +10,6 @@ from msgspec import Meta, Struct, field
 
 from appliance.settings.copies import Copies
 from appliance.settings.logs import Log, Updates
-
 from appliance.settings.standby import Lease, Litestream
 
 
