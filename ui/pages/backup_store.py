@@ -8,7 +8,7 @@ import asyncio
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -238,7 +238,7 @@ def _build_form(loaded: Config | None = None) -> Form:
         values |= {"bucket": parts.netloc, "folder": parts.path.strip("/")}
     elif parts.scheme == "sftp":
         user, _, server = parts.netloc.rpartition("@")
-        values |= {"user": user, "server": server, "path": parts.path}
+        values |= {"user": unquote(user), "server": server, "path": parts.path}
     return Form(values)
 
 

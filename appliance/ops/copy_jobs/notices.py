@@ -16,7 +16,7 @@ from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.settings.copies import Copies
-from appliance.storage import transactions
+from appliance.storage import send_lease, transactions
 from appliance.storage.models import Account, Setting
 from appliance.storage.transactions import require_write_transaction
 
@@ -44,7 +44,12 @@ class _Problems(msgspec.Struct):
 
 
 def check() -> None:
-    """Queue the emails that are due, of new problems and of the end of reported ones."""
+    """Queue the emails that are due, of new problems and of the end of reported ones.
+
+    A machine that has lost its lease reports nothing, because the other one makes the copies.
+    """
+    if not send_lease.is_held():
+        return
     copies = config.current().copies
     if not _is_anything_new(_find_problems(copies), _read_reported()):
         return

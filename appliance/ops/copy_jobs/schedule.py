@@ -18,7 +18,7 @@ from appliance.ops.copy_jobs.history import CopyResult, Failure, Kind, Progress,
 from appliance.settings import config
 from appliance.settings.copies import Copies
 from appliance.settings.schema import Storage
-from appliance.storage import transactions
+from appliance.storage import send_lease, transactions
 from appliance.storage.models import CopyRun
 
 log = logging.getLogger("campanero.copies")
@@ -146,6 +146,9 @@ def is_due() -> bool:
 
 
 def _find_due() -> Kind | None:
+    """Return which kind of run is due; none while another machine holds the lease, whose copies are in the store."""
+    if not send_lease.is_held():
+        return None
     copies, plan = config.current().copies, _job.plan
     key = (copies, is_set_up(copies), _job.generation)
     if plan is None or plan.key != key:
