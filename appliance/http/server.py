@@ -55,7 +55,7 @@ from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
 from appliance.inbound.submission import SubmissionServer
 from appliance.jobs import BackgroundWork, certificate_notice
 from appliance.ops import litestream, metrics
-from appliance.ops.fencing import keeper
+from appliance.ops.fencing import keeper, mirror
 from appliance.public import clicks
 from appliance.sending.messages import queue, retries
 from appliance.sending.messages.links import LinkRequest, TrackedMessage
@@ -92,7 +92,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.submission = SmtpListener(config), SubmissionServer(config)
     app.ctx.certificate, app.ctx.works = None, None
-    app.ctx.handshakes = app.ctx.lease = None
+    app.ctx.handshakes = app.ctx.lease = app.ctx.mirror = None
     app.ctx.challenges = LiveChallenges()
     app.ctx.http_listener = app.ctx.issuer = None
     if store.uses_auto(config):
@@ -307,6 +307,8 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
         app.ctx.issuer.start()
     if app.ctx.lease is not None:
         app.ctx.lease.start()
+    if app.ctx.mirror is not None:
+        app.ctx.mirror.start()
     works = BackgroundWork(app.ctx.process)
     await loop.run_in_executor(None, works.start)
     app.ctx.works = works
@@ -367,6 +369,8 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
     await ending
     if app.ctx.lease is not None:
         await loop.run_in_executor(None, app.ctx.lease.stop)
+    if app.ctx.mirror is not None:
+        await loop.run_in_executor(None, app.ctx.mirror.stop)
     log.info("server: sending stopped seconds=%.1f", time.monotonic() - started)
 
 
@@ -394,6 +398,7 @@ def serve(config: Config) -> None:
     raise_descriptor_limit()
     app = build(config)
     app.ctx.lease = keeper.open_keeper(Path(config.data_dir), _write_heartbeat)
+    app.ctx.mirror = mirror.open_mirror(Path(config.data_dir))
     store.prepare(config)
     if app.ctx.http_listener is not None:
         app.ctx.http_listener.bind()

@@ -232,7 +232,7 @@ Every command of the service takes --data and --config. Start with: campanero se
     doctor.add_argument("--account", type=parse_account_id, metavar="ID", help="check only this account")
     doctor.add_argument("--tenant", action="store_true", help="leave out what concerns the whole installation")
     add_backup_commands(top, _add_command, _load_configuration)
-    add_standby_commands(top, _add_command, _load_configuration)
+    add_standby_commands(top, _add_command, _load_configuration, _connect_signals)
     words = "show sends, imports, exports, queue, today's numbers and storage; the service need not run"
     status = _add_command(top, "status", _status, words)
     status.add_argument("--watch", action="store_true", help="refresh every second until Ctrl C")
@@ -347,6 +347,12 @@ def _serve(options: argparse.Namespace) -> None:
 
         app.connect_signals()
         server.serve(loaded.config)
+
+
+def _connect_signals() -> None:
+    from appliance import app
+
+    app.connect_signals()
 
 
 def _choose_port(listen: str) -> str:

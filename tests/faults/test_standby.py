@@ -74,9 +74,15 @@ def pair(fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server, tmp_p
     machines.litestream.close()
 
 
+def read_files(data: Path) -> dict[str, bytes]:
+    """Return the attachments and the journal of refusals in a data directory."""
+    paths = [*(path for path in (data / "attachments").rglob("*") if path.is_file()), data / "optouts.jsonl"]
+    return {path.relative_to(data).as_posix(): path.read_bytes() for path in paths}
+
+
 def addresses(sink: SmtpServer) -> list[str]:
     """Return the recipients of all messages that were accepted."""
-    return [message.rcpt_to[0] for message in sink.messages]
+    return [message.rcpt_to[0] for message in sink.messages if message.rcpt_to != ["file@crowd.example"]]
 
 
 def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
@@ -84,6 +90,10 @@ def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, f
     count = 50_000 if full else 2_000
     pair.start()
     api = pair.first.client(validate=False)
+    file = {"filename": "a.txt", "content": "YQ=="}
+    mail = {"to": "file@crowd.example", "subject": "s", "body": "b", "attachments": [file]}
+    api.post("/messages", mail).expect(201)
+    api.post("/suppressions", {"address": "gone@crowd.example"}).expect(201)
     path = send_campaign(api, create_list(api, count))
     began = time.monotonic()
     smtp_server.wait_for(count // 3, timeout=300)
@@ -91,6 +101,7 @@ def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, f
     pair.first.kill()
     pair.litestream.kill()
     sent_before = set(addresses(smtp_server))
+    files = read_files(pair.first.data)
 
     words = pair.promote()
     held = int(re.search(r"held until you decide: (\d+)", words)[1])  # type: ignore[index]  # always there
@@ -104,3 +115,4 @@ def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, f
     missing = count - len(set(sent))
     assert missing <= held <= HELD_SECONDS * rate + BLOCKS
     assert f"campaign {path.rsplit('/', 1)[1]}," in words
+    assert files and read_files(pair.second.data) == files

@@ -15,17 +15,20 @@ from appliance.settings.config import LoadedConfig
 Loader = Callable[[argparse.Namespace], LoadedConfig]
 
 
-def add_standby_commands(top: Any, command: Callable[..., Any], load: Loader) -> None:
+def add_standby_commands(
+    top: Any, command: Callable[..., Any], load: Loader, connect_signals: Callable[[], None]
+) -> None:
     """Add the commands `follow` and `promote` to the subparsers `top`.
 
-    `command` adds one command, as `_add_command` of the command line does; `load` loads the configuration.
+    `command` adds one command, as `_add_command` of the command line does; `load` loads the configuration, and
+    `connect_signals` is that of `appliance.app`.
     """
     words = "keep a copy of another machine's data up to date, from the replica that its Litestream writes"
     parser = command(top, "follow", lambda options: _follow(options, load), words)
     parser.add_argument("source", metavar="SOURCE", help="URL of the replica, such as s3://BUCKET/campanero/replica")
     parser.add_argument("--litestream", metavar="PROGRAM", help="path of Litestream (default: litestream in PATH)")
     words = "make this machine, which follows another one, the one that sends; holds what may have left meanwhile"
-    parser = command(top, "promote", lambda options: _promote(options, load), words)
+    parser = command(top, "promote", lambda options: _promote(options, load, connect_signals), words)
     parser.add_argument(
         "--lease-only", action="store_true",
         help="only take the lease, for a machine that follows no other and has the current data",
@@ -67,8 +70,7 @@ def _require_followable(directory: Path, source: str) -> None:
         place.remove_restores(place.list_restores(directory))
 
 
-def _promote(options: argparse.Namespace, load: Loader) -> None:
-    from appliance import app
+def _promote(options: argparse.Namespace, load: Loader, connect_signals: Callable[[], None]) -> None:
     from appliance.ops.standby import promote
 
     directory = Path(load(options).config.data_dir)
@@ -81,6 +83,6 @@ def _promote(options: argparse.Namespace, load: Loader) -> None:
         with data_dir.lock(directory):
             print(f"This machine may send, epoch {promote.take_back(directory, report)}. Start the service.")
         return
-    app.connect_signals()
+    connect_signals()
     for line in promote.describe(promote.promote(directory, report)):
         print(line)

@@ -14,15 +14,21 @@ import time
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import msgspec
+
 from appliance.core import clock, crypto
+from appliance.ops import stores
+from appliance.ops.fencing.mirror import MirrorReader
 from appliance.ops.standby import place
 from appliance.ops.standby.place import StandbyFailed
+from appliance.ops.stores.base import StoreError
 from appliance.settings import config
 from appliance.storage import migrations
 
 log = logging.getLogger("campanero.standby")
 _INTERVAL = "500ms"
 _RETRY_SECONDS = 5.0
+_FILES_SECONDS = 5.0
 _STATUS_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 # A machine whose heartbeat is older than this is reported as late: the heartbeat is written each five seconds.
@@ -35,6 +41,8 @@ class Follower:
     def __init__(self, directory: Path, source: str, program: str) -> None:
         self._directory, self._source, self._program = directory, source, program
         self._stopping = threading.Event()
+        self._reader = _open_reader(directory)
+        self._files_error = ""
         self._child: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
@@ -44,6 +52,7 @@ class Follower:
     def run(self) -> None:
         """Follow until `stop` is called."""
         restores = place.iterate_next_restore(self._directory)
+        threading.Thread(target=self._fetch_files, name="files", daemon=True).start()
         while not self._stopping.is_set():
             former = place.list_restores(self._directory)
             place.remove_restores([restore for restore in former if not place.is_complete(restore)])
@@ -77,6 +86,18 @@ class Follower:
         if self._child.poll() is not None and not self._stopping.is_set():
             log.error("standby: Litestream ended status=%s", self._child.returncode)
 
+    def _fetch_files(self) -> None:
+        """Fetch the files beside the database again and again."""
+        while self._reader is not None and not self._stopping.wait(_FILES_SECONDS):
+            text = ""
+            try:
+                self._reader.fetch()
+            except (StoreError, OSError, ValueError, msgspec.MsgspecError) as error:
+                text = str(error)
+            if text != self._files_error:
+                self._files_error = text
+                log.warning("standby: files are %s", f"not fetched: {text}" if text else "fetched again")
+
     def _end_child(self) -> None:
         if self._child is not None and self._child.poll() is None:
             self._child.send_signal(signal.SIGTERM)
@@ -85,6 +106,18 @@ class Follower:
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()
+
+
+def _open_reader(directory: Path) -> MirrorReader | None:
+    """Return a reader of the files beside the database, or None without a store of the lease. Raises StandbyFailed."""
+    settings = config.current()
+    if not settings.lease.store:
+        return None
+    try:
+        store = stores.open_store(settings.lease.store, settings.copies)
+    except StoreError as error:
+        raise StandbyFailed(f"lease.store: {error}") from None
+    return MirrorReader(store, directory / place.FOLDER / place.FILES)
 
 
 def _check_key(directory: Path, database: Path) -> None:

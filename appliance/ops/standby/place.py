@@ -18,7 +18,7 @@ from appliance.core import data_dir
 from appliance.core.errors import Refused
 from appliance.ops.fencing.record import LeaseRecord
 
-FOLDER, SOURCE_FILE, DATABASE = "standby", "source.json", "campanero.db"
+FOLDER, SOURCE_FILE, DATABASE, FILES = "standby", "source.json", "campanero.db", "files"
 
 
 class StandbyFailed(Refused):

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from appliance.core import clock, crypto, data_dir
 from appliance.ops import stores
+from appliance.ops.backups import restore
+from appliance.ops.fencing import mirror
 from appliance.ops.fencing import record as records
 from appliance.ops.fencing.record import LeaseRecord
 from appliance.ops.standby import holding, place
@@ -33,6 +35,8 @@ _MAX_ARRIVAL_SECONDS = 60.0
 _END_SECONDS = 20.0
 _MAX_FAULTS = 3
 _MAX_ATTEMPTS = 50
+# Refusals of this time before the last heartbeat are replayed too: the journal is copied apart from the database.
+_JOURNAL_MARGIN_MS = 60_000
 
 Report = Callable[[str], None]
 
@@ -164,6 +168,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
     heartbeat = place.read_heartbeat(database)
     source.is_promoting = True
     place.save_source(directory, source)
+    mirror.install(directory / place.FOLDER / place.FILES, directory)
     try:
         migrations.check_key(directory, migrations.inspect_database(database))
         open_database(database)
@@ -173,6 +178,9 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
         if damage := sql.integrity_check(_MAX_FAULTS):
             raise StandbyFailed(f"the copy is damaged: {'; '.join(damage)}; restore a backup instead")
         held = transactions.write(holding.hold, source.lease, heartbeat)
+        since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
+        lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
+        restore.replay_journal(line for line in lines if line is not None)
         epoch = records.load_node(directory).epoch
         transactions.write(holding.record_promotion, epoch, held)
         sql.truncate_wal()

@@ -1,0 +1,200 @@
+"""Copy the files beside the database to the store of the lease, for a machine that follows this one.
+
+Litestream copies only the database, which has the pictures too. Attachments, uploaded imports and pending audiences are
+files, and so is the journal of refusals. They are sealed with the installation's key, which both machines have, so that
+the store learns only their number and sizes. A copy of the whole data (`[copies]`) would be hours old, and its files
+can only be read with a private key that this machine does not have.
+
+A file is stored in pieces, each an object `files/NAME`, whose name is a keyed hash of what it contains. A piece never
+changes: a file that grows, as the journal does, gets another last piece.
+"""
+
+import hashlib
+import hmac
+import io
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from appliance.core import crypto, data_dir
+from appliance.ops import stores
+from appliance.ops.stores.base import Store, StoreError
+from appliance.settings import config
+from appliance.storage import journal, send_lease
+
+log = logging.getLogger("campanero.lease")
+FOLDERS, JOURNAL = ("attachments", "imports", "audiences"), journal.JOURNAL_FILE
+PREFIX = "files/"
+_PIECE_BYTES = 4 << 20
+_INTERVAL_SECONDS = 2.0
+_LABEL = "standby file"
+_MAX_HEADER_BYTES = 2_000
+_PATH = rf"^({re.escape(JOURNAL)}|({'|'.join(FOLDERS)})(/(?!\.)[A-Za-z0-9._-]{{1,200}}){{1,8}})\Z"
+
+
+class _Header(msgspec.Struct):
+    """What a piece contains: a part of a file, by its path in the data directory."""
+
+    path: Annotated[str, Meta(pattern=_PATH)]
+    offset: Annotated[int, Meta(ge=0)]
+
+
+class _Piece(NamedTuple):
+    path: Path
+    header: _Header
+    size: int
+
+
+class Mirror:
+    """A thread that stores new files, and deletes the pieces of files that are gone."""
+
+    def __init__(self, store: Store, directory: Path) -> None:
+        self._store, self._directory = store, directory
+        self._stored: set[str] | None = None  # None: not listed yet
+        self._stopping = threading.Event()
+        self._logged = ""
+        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end, and wait some seconds for it."""
+        self._stopping.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_INTERVAL_SECONDS):
+            error_text = ""
+            try:
+                if send_lease.is_held():  # else another machine stores its own files
+                    self._copy()
+            except (StoreError, OSError) as error:
+                error_text = str(error)
+            except Exception:
+                log.exception("lease: copying files failed")
+            if error_text != self._logged:
+                self._logged = error_text
+                log.warning("lease: files are %s", f"not copied: {error_text}" if error_text else "copied again")
+        self._store.close()
+
+    def _copy(self) -> None:
+        if self._stored is None:
+            self._stored = {info.key for info in self._store.list(PREFIX)}
+        pieces = dict(list_pieces(self._directory))
+        for key in pieces.keys() - self._stored:
+            if self._stopping.is_set():
+                return
+            try:
+                content = _read(pieces[key])
+            except FileNotFoundError:
+                continue  # It was deleted meanwhile.
+            sealed = _seal(key, pieces[key].header, content)
+            self._store.put(key, io.BytesIO(sealed), len(sealed), hashlib.sha256(sealed).digest())
+            self._stored.add(key)
+        for key in self._stored - pieces.keys():
+            self._store.delete(key)
+            self._stored.discard(key)
+
+
+def open_mirror(directory: Path) -> Mirror | None:
+    """Return the mirror of a data directory, or None if no other machine follows this one. Raises StoreError."""
+    settings = config.current()
+    if not (settings.lease.store and settings.litestream.socket):
+        return None
+    return Mirror(stores.open_store(settings.lease.store, settings.copies), directory)
+
+
+def list_pieces(directory: Path) -> Iterator[tuple[str, _Piece]]:
+    """Yield the pieces of the files in a data directory with their keys; unfinished files are left out."""
+    for path in _list_files(directory):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        name = path.relative_to(directory).as_posix()
+        # The journal only grows, so a piece of it that is full never changes.
+        version = "" if name == JOURNAL else f"{status.st_size} {status.st_mtime_ns}"
+        for offset in range(0, status.st_size, _PIECE_BYTES):
+            size = min(_PIECE_BYTES, status.st_size - offset)
+            identity = f"{name}\0{offset}\0{size}\0{version}".encode()
+            digest = hmac.digest(crypto.derive_key("standby file names"), identity, "sha256").hex()[:40]
+            yield PREFIX + digest, _Piece(path, _Header(name, offset), size)
+
+
+def _list_files(directory: Path) -> Iterator[Path]:
+    if (directory / JOURNAL).is_file():
+        yield directory / JOURNAL
+    for folder in FOLDERS:
+        for path in sorted((directory / folder).rglob("*")):
+            if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):
+                yield path
+
+
+def _read(piece: _Piece) -> bytes:
+    with piece.path.open("rb") as file:
+        file.seek(piece.header.offset)
+        return file.read(piece.size)
+
+
+def _seal(key: str, header: _Header, content: bytes) -> bytes:
+    return crypto.seal(crypto.derive_key(_LABEL), key, msgspec.json.encode(header) + b"\n" + content)
+
+
+class MirrorReader:
+    """Fetches new pieces into a folder, and deletes the files that have no piece any more."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store, self._folder = store, folder
+        self._paths: dict[str, str] = {}  # of the pieces that were fetched
+
+    def fetch(self) -> int:
+        """Fetch what is new, and return the number of pieces there are. Raises StoreError and OSError."""
+        keys = {info.key for info in self._store.list(PREFIX)}
+        for key in keys - self._paths.keys():
+            with self._store.open(key) as stream:
+                sealed = stream.read(2 * _PIECE_BYTES)
+                while more := stream.read(2 * _PIECE_BYTES):
+                    sealed += more
+            self._paths[key] = self._write(key, sealed)
+        gone = {self._paths.pop(key) for key in self._paths.keys() - keys}
+        for path in gone - set(self._paths.values()):
+            (self._folder / path).unlink(missing_ok=True)
+        return len(keys)
+
+    def _write(self, key: str, sealed: bytes) -> str:
+        """Write a piece to its place in its file, and return the path. Raises StoreError if it is not ours."""
+        plain = crypto.unseal(crypto.derive_key(_LABEL), key, sealed)
+        if plain is None:
+            raise StoreError(f"{key} was changed in the store, or belongs to another key")
+        end = plain.index(b"\n", 0, _MAX_HEADER_BYTES)
+        header = msgspec.json.decode(plain[:end], type=_Header)
+        target = self._folder / header.path
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(target, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), "r+b") as file:
+            file.seek(header.offset)
+            file.write(plain[end + 1 :])
+        return header.path
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+
+def install(folder: Path, directory: Path) -> None:
+    """Move the fetched files of a folder to their places in a data directory; it may be repeated."""
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
+        if path.is_file():
+            target = directory / path.relative_to(folder)
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            data_dir.sync_to_disk(path)
+            path.replace(target)
+            data_dir.sync_to_disk(target.parent)
