@@ -44,7 +44,8 @@ GROUPS = (
         gettext_noop("For those who install Campanero, connect it and keep it running."),
         (
             "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain",
-            "company-mail", "sign-in", "assistants", "watch", "security", "backup", "set-up-copies", "copies", "how-far",
+            "company-mail", "sign-in", "assistants", "watch", "security", "backup", "set-up-copies", "copies",
+            "how-far", "second-machine",
         ),
     ),
     Group(

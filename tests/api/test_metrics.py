@@ -15,7 +15,10 @@ from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
 # Prefixes of metrics about the machine or about all accounts
-OF_ALL = ("database", "disk", "litestream", "send_lease", "process", "storage", "stop_file", "http_request", "jobs", "build", "smtp")
+OF_ALL = (
+    "database", "disk", "litestream", "send_lease", "process", "storage", "stop_file", "http_request", "jobs", "build",
+    "smtp",
+)  # fmt: skip
 
 
 def scrape(api: Client) -> dict[str, exposition.Family]:

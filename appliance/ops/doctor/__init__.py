@@ -20,6 +20,7 @@ from appliance.core.errors import ConfigError
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.ops.doctor import certificates, checks, connections, copies, replication, seed
 from appliance.ops.doctor.checks import LATE_MS, MAX_SHOWN, CheckAborted, Finding, describe_process
+from appliance.ops.standby import place
 from appliance.sending.messages import sms_rules
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
@@ -343,6 +344,9 @@ def run_checks(
     directory = Path(loaded.config.data_dir)
     try:
         yield from of_installation(checks.check_data_directory(directory))
+        if place.load_source(directory) is not None:
+            yield from of_installation(replication.check_standby(directory))
+            return
         yield from of_installation(checks.check_database(directory))
         if account_id is not None and scalar("SELECT 1 FROM account WHERE id = ?", (account_id,)) is None:
             yield Finding("fail", "account", gettext("account %(account_id)s does not exist", account_id=account_id))

@@ -83,6 +83,11 @@ _EXPLANATIONS = {
             "last copy. Ask your administrator to correct this."
         ),
     }),
+    "standby": _Explanation(gettext_noop("Second server"), {
+        "ok": gettext_noop("This server has a copy of your data that is seconds old, and is ready to take over."),
+        "warn": gettext_noop("This server does not have the latest data yet. Ask your administrator."),
+        "fail": gettext_noop("This server does not follow the first one now. Ask your administrator."),
+    }),
     "lease": _Explanation(gettext_noop("Permission to send"), {
         "ok": gettext_noop("This server is the one that sends."),
         "note": gettext_noop("This server takes the permission to send when it is started."),

@@ -1,4 +1,4 @@
-"""Checks of what makes a second machine ready: Litestream and the lease."""
+"""Checks of what makes a second machine ready: Litestream, the lease, and the copy of a machine that follows."""
 
 import time
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from appliance.core.i18n import gettext
 from appliance.ops import litestream, stores
 from appliance.ops.doctor.checks import Finding
 from appliance.ops.fencing import record as records
+from appliance.ops.standby import follow, place
 from appliance.ops.stores.base import StoreError
 from appliance.settings import config
 
@@ -37,6 +38,22 @@ def check_litestream(directory: Path) -> Iterator[Finding]:
         yield Finding("fail", "Litestream", words, "journalctl -u campanero-litestream")
     else:
         yield Finding("ok", "Litestream", gettext("copied the database %(seconds)s s ago", seconds=seconds))
+
+
+def check_standby(directory: Path) -> Iterator[Finding]:
+    """Report how far a machine that follows another one is behind; the other checks are those of the other machine."""
+    database = place.find_database(directory)
+    lag = follow.measure_lag(database) if database is not None else None
+    if data_dir.find_service_pid(directory) is None:
+        words = gettext("campanero follow is not running")
+        yield Finding("fail", "standby", words, "systemctl start campanero-follow")
+    elif database is None:
+        yield Finding("warn", "standby", gettext("the copy of the database is not complete yet"))
+    elif lag is None or lag > follow.LATE_SECONDS:
+        words = follow.describe_lag(database)
+        yield Finding("warn", "standby", gettext("follows, but late: %(state)s", state=words))
+    else:
+        yield Finding("ok", "standby", gettext("follows: %(state)s", state=follow.describe_lag(database)))
 
 
 def check_lease(directory: Path) -> Iterator[Finding]:

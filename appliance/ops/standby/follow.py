@@ -132,10 +132,10 @@ def _check_key(directory: Path, database: Path) -> None:
 
 def find_litestream(program: str | None) -> str:
     """Return the path of the program Litestream. Raises StandbyFailed if it is not installed."""
-    found = shutil.which(program or "litestream")
-    if found is None:
+    path = shutil.which(program or "litestream")
+    if path is None:
         raise StandbyFailed("Litestream is not installed: see the guide, A second machine that is ready")
-    return found
+    return path
 
 
 def build_url(source: str) -> str:

@@ -22,6 +22,8 @@ O status -- what runs is looked at where it runs, without a browser
 O agents.stop --account -- all agents at once, also while nobody can sign in
 O agents.resume --account -- ends that
 O support-bundle FILE -- whoever helps sees the installation without its people
+O follow SOURCE -- a second machine keeps a copy that is seconds old
+O promote -- a person makes the second machine the one that sends
 O copies.list -- what is in another place, and what others have deleted there
 O copies.verify --all -- each byte, without a private key
 O copies.prune -- what the settings no longer keep
@@ -32,6 +34,8 @@ O recount -- opens and clicks are judged again when the rules of the judge chang
 _OPTIONS = """
 O backup --with-key -- a move to another machine is one file
 O backup --to -- an encrypted copy in another place
+O follow --litestream -- where Litestream is not in the path
+O promote --lease-only -- back to a machine that has the current data
 O restore --at -- a copy by its time
 O restore --identity -- the recovery key, or an identity file of age
 O restore --signer -- whose copies are trusted, if the recovery key does not say it
