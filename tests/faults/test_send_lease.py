@@ -29,7 +29,12 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(params=["directory", "s3"])
+FULL = pytest.mark.full
+DIRECTORY_FIRST = pytest.mark.parametrize("lease_env", ["directory", pytest.param("s3", marks=FULL)], indirect=True)
+S3_FIRST = pytest.mark.parametrize("lease_env", ["s3", pytest.param("directory", marks=FULL)], indirect=True)
+
+
+@pytest.fixture
 def lease_env(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server) -> dict[str, str]:
     """Return the environment of a server whose lease is in a directory or in a bucket."""
     environment = {"CAMPANERO_LEASE__SECONDS": str(SECONDS)}
@@ -68,6 +73,7 @@ def wait_for_obstacles(api: Client, expected: list[str], timeout: float) -> floa
     return time.monotonic() - began
 
 
+@DIRECTORY_FIRST
 def test_a_send_with_a_lease(fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]) -> None:
     """The holder sends everything once, and a restart after a kill waits for the end of its own lease."""
     server = start(fresh_server, smtp_server, lease_env)
@@ -84,6 +90,7 @@ def test_a_send_with_a_lease(fresh_server: FreshServer, smtp_server: SmtpServer,
     wait_for_obstacles(api, [], 2)  # it gave the lease back
 
 
+@S3_FIRST
 def test_a_promotion_stops_the_other_machine(
     fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]
 ) -> None:
@@ -116,6 +123,7 @@ def test_a_promotion_stops_the_other_machine(
         other.close()
 
 
+@DIRECTORY_FIRST
 def test_an_unreachable_store_stops_sending_at_the_end_of_the_lease(
     fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str], s3: S3Server
 ) -> None:
@@ -146,6 +154,7 @@ def test_an_unreachable_store_stops_sending_at_the_end_of_the_lease(
     assert reconcile(api, path, smtp_server.messages).copies == 0 and len(smtp_server.messages) == 250
 
 
+@DIRECTORY_FIRST
 def test_a_frozen_machine_sends_nothing_when_it_comes_back(
     fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]
 ) -> None:
@@ -169,6 +178,7 @@ def test_a_frozen_machine_sends_nothing_when_it_comes_back(
         other.close()
 
 
+@pytest.mark.full
 def test_a_lost_lease_object_lets_nobody_else_in(
     fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server
 ) -> None:

@@ -16,7 +16,7 @@ from tests.faults.conftest import Figures
 from tests.kit.litestream import PROGRAM, Litestream
 from tests.kit.recipients import create_list, send_campaign, wait_until_completed
 from tests.kit.s3_server import S3Server
-from tests.kit.server import relay_settings
+from tests.kit.server import Server, relay_settings
 from tests.kit.smtp import SmtpServer
 
 SECONDS = 6
@@ -116,3 +116,33 @@ def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, f
     assert missing <= held <= HELD_SECONDS * rate + BLOCKS
     assert f"campaign {path.rsplit('/', 1)[1]}," in words
     assert files and read_files(pair.second.data) == files
+
+
+@pytest.mark.full
+def test_kills_of_follow_and_promote(pair: Pair, s3: S3Server) -> None:
+    """After kills, both commands go on when they are repeated, and the service starts only once promoted."""
+    pair.start()
+    assert "follows another machine" in pair.second.cli("user", "add", "--email", "a@b.example", expect=1).stderr
+    assert "ok    standby: follows" in pair.second.cli("doctor").stdout
+    pair.second.kill()
+    assert "campanero follow is not running" in pair.second.cli("doctor", expect=1).stdout
+    pair.second.launch("follow", pair.litestream.source, "--litestream", PROGRAM)
+    pair.second.wait_for_line("standby: ready")
+    person = Server(env=pair.env, data=pair.second.data)
+    try:
+        person.launch("promote")
+        person.wait_for_line("the lease was taken, epoch 2")
+        person.kill()
+        pair.first.wait_for_line("lease: sending stopped: another machine")
+        person.launch("promote")
+        person.wait_for_line("checking the database")
+        person.kill()
+    finally:
+        if person.process is not None:
+            person.kill()
+    if (pair.second.data / "standby").exists():
+        pair.second.wait_for_end()
+        assert "the lease was taken before" in pair.second.cli("promote", timeout=120).stdout
+    pair.second.start()
+    assert not (pair.second.data / "standby").exists()
+    pair.second.wait_for_line("lease: held epoch=2")

@@ -67,13 +67,13 @@ def check_lease(directory: Path) -> Iterator[Finding]:
             fetched = records.fetch_lease(store)
         finally:
             store.close()
-        node = records.load_node(directory)
+        node = records.find_node(directory)
     except StoreError as error:
         yield Finding("fail", "lease", gettext("its store cannot be used: %(reason)s", reason=error))
         return
     if fetched is None:
         yield Finding("note", "lease", gettext("nobody has taken it yet; the next start does"))
-    elif fetched.record.node != node.node:
+    elif node is None or fetched.record.node != node.node:
         words = gettext("%(host)s holds it, so this machine sends nothing", host=fetched.record.host)
         yield Finding("fail", "lease", words, "campanero promote")
     elif fetched.record.is_released and data_dir.find_service_pid(directory) is not None:

@@ -76,7 +76,7 @@ class LeaseKeeper:
             self._store.close()
 
     def _run(self) -> None:
-        interval = self._seconds / _RENEWALS
+        interval, noted_at = self._seconds / _RENEWALS, 0.0
         while not self._stopping.is_set():
             self._due.clear()
             try:
@@ -87,8 +87,10 @@ class LeaseKeeper:
                 # The thread must go on; without a renewal the lease ends by itself.
                 log.exception("lease: renewal failed")
             self._log_change()
-            if not self._due.wait(interval) and send_lease.is_held():
+            if send_lease.is_held() and send_lease.now() >= noted_at + interval:
+                noted_at = send_lease.now()
                 self._note_renewal()
+            self._due.wait(interval)
 
     def _note_failure(self, error: StoreError) -> None:
         log.debug("lease: %s", error)
@@ -183,7 +185,7 @@ class LeaseKeeper:
 def open_keeper(directory: Path, note_renewal: Callable[[], None]) -> LeaseKeeper | None:
     """Return the keeper of the configured lease, or None without one. Raises ConfigError for an unusable store.
 
-    `note_renewal` is called at each regular renewal, on the thread of the keeper.
+    `note_renewal` is called as often as the lease is renewed at least, on the thread of the keeper.
     """
     settings = config.current()
     if not settings.lease.store:

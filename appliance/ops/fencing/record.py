@@ -92,13 +92,20 @@ def load_node(directory: Path) -> Node:
 
     It belongs to the machine, not to its data: neither a backup nor a replica contains it. Raises DamagedLease.
     """
+    node = find_node(directory)
+    if node is None:
+        node = Node(crypto.random_base62(16))
+        save_node(directory, node)
+    return node
+
+
+def find_node(directory: Path) -> Node | None:
+    """Return the identity of this machine, or None if it has none yet. Raises DamagedLease."""
     path = directory / NODE_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=Node)
     except FileNotFoundError:
-        node = Node(crypto.random_base62(16))
-        save_node(directory, node)
-        return node
+        return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamagedLease(f"{path} is damaged: {error}") from None
 

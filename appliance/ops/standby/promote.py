@@ -54,6 +54,7 @@ def promote(directory: Path, report: Report) -> Promotion:
     source = place.load_source(directory)
     if source is None:
         raise StandbyFailed(f"{directory} follows no other machine: see campanero follow")
+    _require_usable_copy(directory)
     _take_lease(directory, source, report)
     _wait_for_rest(directory, report)
     _end_following(directory)
@@ -68,6 +69,17 @@ def take_back(directory: Path, report: Report) -> int:
     """
     _claim(directory, lambda former: None, report)
     return records.load_node(directory).epoch
+
+
+def _require_usable_copy(directory: Path) -> None:
+    """Raise StandbyFailed unless there is a whole copy of the key of this directory, before anything is changed."""
+    database = place.find_database(directory)
+    if database is None:
+        raise StandbyFailed("the copy of the database is not complete yet: wait until campanero follow says ready")
+    try:
+        migrations.check_key(directory, migrations.inspect_database(database))
+    except migrations.UnusableDatabase as error:
+        raise StandbyFailed(f"the copy cannot be used: {error}") from None
 
 
 def _take_lease(directory: Path, source: Source, report: Report) -> None:
@@ -163,7 +175,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
     target = directory / place.DATABASE
     database = place.find_database(directory)
     if database is None:
-        raise StandbyFailed("the copy of the database is not complete yet: wait until campanero follow says ready")
+        raise StandbyFailed(f"{directory / place.FOLDER} has no copy of the database")
     crypto.load_key(directory)
     heartbeat = place.read_heartbeat(database)
     source.is_promoting = True
@@ -176,7 +188,9 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
         migrations.migrate()
         report("checking the database")
         if damage := sql.integrity_check(_MAX_FAULTS):
-            raise StandbyFailed(f"the copy is damaged: {'; '.join(damage)}; restore a backup instead")
+            raise StandbyFailed(
+                f"the copy is damaged: {'; '.join(damage)}. Remove {directory / place.FOLDER}, and restore a backup"
+            )
         held = transactions.write(holding.hold, source.lease, heartbeat)
         since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
         lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
