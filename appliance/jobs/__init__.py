@@ -57,7 +57,7 @@ from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
 from appliance.jobs.memory_storage import BlockingMemoryStorage
-from appliance.ops import updates
+from appliance.ops import litestream, updates
 from appliance.ops.backups import create as backups
 from appliance.ops.copy_jobs import notices, schedule
 from appliance.ops.metrics import JobMetrics
@@ -67,7 +67,7 @@ from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.sms_sender import SmsSender
 from appliance.settings import config
 from appliance.storage import disk_guard, transactions
-from appliance.storage.database import checkpoint, close_database, is_log_replicated, rows
+from appliance.storage.database import checkpoint, close_database, rows
 from appliance.storage.disk_guard import StorageError, to_storage_error
 from appliance.tracking import hits
 from appliance.tracking.hits import HitJudge
@@ -77,6 +77,7 @@ from appliance.webhooks.worker import WebhookWorker
 
 log = logging.getLogger("campanero.jobs")
 _MINUTE_MS = 60_000
+_checkpoint_guard = litestream.CheckpointGuard()
 _HOUR_MS = 3600 * 1000
 # The minimum time between two runs, from start or end to start, in seconds. Every commit of a sender wakes the job
 # `flows`, and every single message wakes the job `outbox`: without a pause, that would slow down sending and SMTP
@@ -420,7 +421,7 @@ class Jobs:
         if disk_guard.write_blocker() is not None:
             transactions.write(settings.write_heartbeat)
         try:
-            if not is_log_replicated():
+            if _checkpoint_guard.should_checkpoint(Path(config.current().data_dir) / "campanero.db"):
                 checkpoint()
         except apsw.Error as error:
             disk_guard.note_failure(error)

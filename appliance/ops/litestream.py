@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from appliance.settings import config
 
 _TIMEOUT_SECONDS = 3.0
 _MAX_RESPONSE_BYTES = 1 << 20
+_ASK_SECONDS, _LATE_SECONDS = 2.0, 3.0
 
 
 class LitestreamDown(Exception):
@@ -32,6 +34,32 @@ class _SocketConnection(http.client.HTTPConnection):
 def is_used() -> bool:
     """Return whether Litestream copies the database of this installation (`litestream.socket`)."""
     return bool(config.current().litestream.socket)
+
+
+class CheckpointGuard:
+    """Says when this process has to checkpoint although Litestream is used; ask it about once a second.
+
+    Litestream reads the log file itself. A process that is killed in a commit may leave frames there that Litestream
+    has copied, and that the next process overwrites. Litestream then copies the whole database file anew, and fails for
+    as long as the file lacks pages that are in the log only. While it copies nothing, or does not run, the log is
+    therefore copied into the file here, without waiting for anybody.
+    """
+
+    def __init__(self) -> None:
+        self._asked_at, self._is_late = 0.0, False
+
+    def should_checkpoint(self, database: Path) -> bool:
+        """Return whether Litestream is not used, or has copied nothing for `_LATE_SECONDS`."""
+        if not is_used():
+            return True
+        now = time.monotonic()
+        if now >= self._asked_at + _ASK_SECONDS:
+            self._asked_at = now
+            try:
+                self._is_late = time.time() - read_last_sync(database) > _LATE_SECONDS
+            except LitestreamDown:
+                self._is_late = True
+        return self._is_late
 
 
 def read_last_sync(database: Path) -> float:

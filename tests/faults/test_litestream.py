@@ -37,6 +37,15 @@ def read_metric(api: Client, name: str) -> float | None:
     return next((float(line.split()[1]) for line in lines if line.startswith(f"campanero_{name} ")), None)
 
 
+def wait_until_copied(api: Client) -> float:
+    """Wait until Litestream has copied everything of the last second, and return the seconds that took."""
+    began = time.monotonic()
+    while (lag := read_metric(api, "litestream_lag_seconds")) is None or lag > 1:
+        assert time.monotonic() < began + 30, "Litestream copies nothing"
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
 @pytest.mark.parametrize("place", [pytest.param("directory", marks=pytest.mark.full), "s3"])
 def test_litestream_beside_a_send_with_kills(
     fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server, tmp_path: Path, full: bool, figures: Figures,
@@ -66,18 +75,20 @@ def test_litestream_beside_a_send_with_kills(
         books = reconcile(api, path, smtp_server.messages)
         assert (books.missing, books.uncertain) == (0, 0) and books.copies <= 2 * CONNECTIONS
         assert "copied the database" in server.cli("doctor", expect=None).stdout
+        copied_after = wait_until_copied(api)
         server.stop()
         litestream.stop()
         litestream.restore(tmp_path / "restored.db")
         lags.sort()
         p99 = lags[int(len(lags) * 0.99)] if lags else 0.0
-        figures.books(books, kills=2, lag_p99=round(p99, 2), place=place)
+        figures.books(books, kills=2, lag_p99=round(p99, 2), place=place, copied_after=round(copied_after, 1))
+        figures.note(errors=litestream.output.count("sync error"))
         restored = apsw.Connection(str(tmp_path / "restored.db"))
         original = apsw.Connection(str(server.data / "campanero.db"))
         for table in ("message", "event", "contact", "campaign"):
             query = f"SELECT count(*), sum(id), max(updated_at) FROM {table}"
             query = query.replace(", max(updated_at)", "") if table == "event" else query
-            assert restored.execute(query).fetchall() == original.execute(query).fetchall(), table
+            assert restored.execute(query).fetchall() == original.execute(query).fetchall(), litestream.output
         assert restored.execute("SELECT count(*) FROM message WHERE status = 'sent'").fetchall() == [(count,)]
     finally:
         litestream.close()
