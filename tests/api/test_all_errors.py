@@ -158,6 +158,15 @@ WRONG = (
           {"changes.wings"}),
     Invalid("POST /proposals/{id}/approve", {"version": 5}, {"version", "no"}, "no=1"),
     Invalid("POST /proposals/{id}/return", {"note": 5}, {"note", "no"}, "no=1"),
+    Invalid("POST /sign_in_providers",
+          {"name": " ", "issuer": "http://127.0.0.1", "client_id": 5, "domains": ["x", "a.example"], "role": "owner"},
+          {"name", "issuer", "client_id", "domains[0]", "role"}),
+    Invalid("POST /sign_in_providers", {"trust_mfa": 5, "enabled": "no", "client_secret": 5},
+          {"name", "issuer", "client_id", "trust_mfa", "enabled", "client_secret", "no"}, "no=1"),
+    Invalid("PATCH /sign_in_providers/{id}", {"name": 5, "domains": ["no domain"], "role": "king"},
+          {"name", "domains[0]", "role"}),
+    Invalid("PATCH /sign_in", {"password": 5}, {"password", "no"}, "no=1"),
+    Invalid("PATCH /sign_in", {"password": False}, {"password"}),
     Invalid("POST /api_keys", {"name": 5, "scope": "everything", "smtp_hourly_limit": -1},
           {"name", "scope", "smtp_hourly_limit"}),
     Invalid("POST /capture/{id}/simulate", {"action": "stop", "text": 5}, {"action", "text"}),
@@ -194,7 +203,7 @@ FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind."""
     result = Tenant(server.client()).create_objects("alpha")
-    result.object_ids["users"] = 1
+    result.object_ids |= {"users": 1, "sign_in_providers": 1}
     result.api.post("/contacts", {"email": "bela@example.org", "phone": TAKEN}).expect(201)
     return result
 
@@ -203,6 +212,8 @@ def mine(server: Server) -> Tenant:
 def owner(server: Server) -> Client:
     """Return a client of the owner, signed in, for operations that need a user."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
+    provider = {"name": "Alpha", "issuer": "https://idp.example", "client_id": "alpha"}
+    assert server.client(token).post("/sign_in_providers", provider).expect(201)["id"] == 1
     return server.client(token)
 
 
@@ -211,7 +222,7 @@ def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: 
     """Every error is reported, and no valid field."""
     method, _, path = wrong.operation.partition(" ")
     noun = path.strip("/").partition("/")[0]
-    is_persons = noun in ("users", "user", "api_keys") or path.endswith(("/return", "}/approve"))
+    is_persons = noun in ("users", "user", "api_keys", "sign_in", "sign_in_providers") or path.endswith(("/return", "}/approve"))
     path = path.replace("{id}", str(mine.object_ids.get(noun))).replace("{language}", "de") + (
         f"?{wrong.query}" if wrong.query else ""
     )

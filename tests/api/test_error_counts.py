@@ -67,6 +67,8 @@ RIGHT: dict[str, dict[str, Any]] = {
     "POST /domains": {"domain": {"name": "counted.example"}},
     "POST /users": {"email": "counted@example.org", "role": "viewer"},
     "POST /api_keys": {"name": "Counted"},
+    "POST /sign_in_providers": {"name": "Counted", "issuer": "https://idp.example", "client_id": "counted"},
+    "PATCH /sign_in": {"password": True},
     "POST /proposals": {"kind": "change_segment", "subject_id": 1, "changes": {"name": "Counted"}},
     "POST /proposals/{id}/approve": {"version": "counted"},
     "PATCH /account": {
@@ -250,7 +252,7 @@ _settings = settings(
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind, and an active flow."""
     result = Tenant(server.client()).create_objects("alpha")
-    result.object_ids["users"] = 1
+    result.object_ids |= {"users": 1, "sign_in_providers": 1}
     result.api.post("/contacts", {"email": "bela@example.org", "phone": "+14155559999"}).expect(201)
     flow = {"name": "Open", "trigger": {"event": "opened"}, "steps": [{"duration": 5}], "status": "active"}
     result.object_ids["open_flow"] = result.api.post("/flows", flow).expect(201)["id"]
@@ -261,13 +263,15 @@ def mine(server: Server) -> Tenant:
 def owner(server: Server) -> Client:
     """Return a client of the owner, signed in, for operations that need a user."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
+    provider = {"name": "Alpha", "issuer": "https://idp.example", "client_id": "alpha"}
+    assert server.client(token).post("/sign_in_providers", provider).expect(201)["id"] == 1
     return server.client(token)
 
 
 def client_and_path(route: Route, mine: Tenant, owner: Client) -> tuple[Client, str]:
     """Return the client and the path for an operation."""
     noun = route.path.strip("/").partition("/")[0]
-    is_persons = noun in ("users", "user", "api_keys", "audit") or (
+    is_persons = noun in ("users", "user", "api_keys", "audit", "sign_in", "sign_in_providers") or (
         noun == "proposals" and route.path.endswith(("/approve", "/return"))
     )
     number = mine.object_ids.get("open_flow" if route.path.endswith("/enroll") else noun)

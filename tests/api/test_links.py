@@ -6,25 +6,44 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.oidc_provider import CLIENT_ID, CLIENT_SECRET, HostileProviders, Person
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import Tenant
 
 BASE = "/v1/my"
-PEOPLES = ("user", "users", "api_keys", "audit")
+PEOPLES = ("user", "users", "api_keys", "audit", "sign_in", "sign_in_providers")
+
+
+@pytest.fixture(scope="module")
+def providers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileProviders]:
+    """Yield the providers with one of which the owner has an identity."""
+    with HostileProviders(tmp_path_factory.mktemp("providers")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(providers: HostileProviders) -> Iterator[Server]:
+    """Yield a server that reaches the providers."""
+    with Server(env=providers.env).set_up() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind."""
     result = Tenant(server.client()).create_objects("alpha")
-    result.object_ids |= {"users": 1, "user": 1, "api_keys": 1}
+    result.object_ids |= {"users": 1, "user": 1, "api_keys": 1, "sign_in_providers": 1}
     return result
 
 
 @pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the owner, signed in."""
+def owner(server: Server, providers: HostileProviders) -> Client:
+    """Return a client of the owner, signed in, who has a provider and an identity there."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
+    body = {"name": "A", "issuer": "https://idp.example", "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    provider, person = server.client(token).post("/sign_in_providers", body).expect(201), Person(server.url)
+    path = person.sign_in(provider, providers["idp.example"]).headers["location"]
+    assert person.post(path, email=EMAIL, password=PASSWORD).status == 303
     return server.client(token)
 
 

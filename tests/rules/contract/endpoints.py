@@ -189,6 +189,16 @@ O DELETE /user/sessions/{id} 200 self -- and end what is not theirs any more
 O GET /user/passkeys 200 self paged -- people see with what they sign in
 O PATCH /user/passkeys/{id} 200 self -- name it
 O DELETE /user/passkeys/{id} 200 self -- and remove what is lost, with their password
+O GET /user/identities 200 self paged -- accounts at providers that sign in the user
+O DELETE /user/identities/{id} 200 self -- and one that should no longer
+O GET /sign_in_providers 200 admin paged -- the company's account instead of a password
+O POST /sign_in_providers 201 admin -- each with a redirect URI of its own
+O GET /sign_in_providers/{id} 200 admin -- without its secret
+O PATCH /sign_in_providers/{id} 200 admin -- secrets expire, and domains change
+O DELETE /sign_in_providers/{id} 200 admin -- with all that signs in by it
+O POST /sign_in_providers/{id}/test 200 admin -- says what is wrong before anybody tries
+O GET /sign_in 200 admin -- whether passwords are allowed
+O PATCH /sign_in 200 admin -- a company wants one way in
 D GET /api_keys 200 admin paged
 D POST /api_keys 201 admin
 D DELETE /api_keys/{id} 200 admin
