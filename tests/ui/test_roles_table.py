@@ -13,10 +13,11 @@ from tests.kit.server import PASSWORD, Server
 # By the least role that may submit it; forms for everyone are with the viewer
 FORMS = {
     "viewer": """
-        /accounts/open /login /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/* /segments/check
+        /accounts/open /login /login/oidc/*/finish /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/* /segments/check
         /segments/rows
         /settings/apps/*/disconnect /settings/keyboard /settings/theme /setup/*/account-name
         /settings/you /settings/you/language /settings/you/otp /settings/you/otp/off /settings/you/password
+        /settings/you/identities/* /settings/you/identities/*/unlink
         /settings/you/sessions/*/end /settings/you/sessions/end""",
     "author": """
         /activity/answers/*/seen /campaigns /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
@@ -71,7 +72,8 @@ FORMS = {
         /settings/sending/transports/*/delete /settings/sending/transports/test
         /settings/sending/connect/* /settings/sending/connect/*/device /settings/sending/connect/*/finish
         /settings/sending/connect/*/remove
-        /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
+        /settings/sign-in /settings/sign-in/* /settings/sign-in/*/delete /settings/sign-in/*/test
+        /settings/sign-in/password /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
         /settings/team/*/reopen /settings/team/*/role /settings/team/invitations/*/resend
         /settings/team/invitations/*/revoke /settings/webhooks /settings/webhooks/*
         /settings/webhooks/*/again /settings/webhooks/*/delete /settings/webhooks/*/secret

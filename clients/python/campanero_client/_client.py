@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from campanero_client.resources.proposals import AsyncProposals, Proposals
     from campanero_client.resources.segments import AsyncSegments, Segments
     from campanero_client.resources.service import AsyncService, Service
+    from campanero_client.resources.sign_in import AsyncSignIn, SignIn
+    from campanero_client.resources.sign_in_providers import AsyncSignInProviders, SignInProviders
     from campanero_client.resources.suppressions import AsyncSuppressions, Suppressions
     from campanero_client.resources.templates import AsyncTemplates, Templates
     from campanero_client.resources.uploads import AsyncUploads, Uploads
@@ -192,10 +194,24 @@ class Campanero(Transport):
 
     @cached_property
     def user(self) -> User:
-        """The signed-in user: name, password, second factor, sessions."""
+        """The signed-in user: name, password, second factor, sessions, identities at providers."""
         from campanero_client.resources.user import User  # loaded when used
 
         return User(self)
+
+    @cached_property
+    def sign_in(self) -> SignIn:
+        """How people of the account may sign in."""
+        from campanero_client.resources.sign_in import SignIn  # loaded when used
+
+        return SignIn(self)
+
+    @cached_property
+    def sign_in_providers(self) -> SignInProviders:
+        """OpenID Connect providers of the account, for its owner and admins."""
+        from campanero_client.resources.sign_in_providers import SignInProviders  # loaded when used
+
+        return SignInProviders(self)
 
     @cached_property
     def api_keys(self) -> ApiKeys:
@@ -385,10 +401,24 @@ class AsyncCampanero(AsyncTransport):
 
     @cached_property
     def user(self) -> AsyncUser:
-        """The signed-in user: name, password, second factor, sessions."""
+        """The signed-in user: name, password, second factor, sessions, identities at providers."""
         from campanero_client.resources.user import AsyncUser  # loaded when used
 
         return AsyncUser(self)
+
+    @cached_property
+    def sign_in(self) -> AsyncSignIn:
+        """How people of the account may sign in."""
+        from campanero_client.resources.sign_in import AsyncSignIn  # loaded when used
+
+        return AsyncSignIn(self)
+
+    @cached_property
+    def sign_in_providers(self) -> AsyncSignInProviders:
+        """OpenID Connect providers of the account, for its owner and admins."""
+        from campanero_client.resources.sign_in_providers import AsyncSignInProviders  # loaded when used
+
+        return AsyncSignInProviders(self)
 
     @cached_property
     def api_keys(self) -> AsyncApiKeys:

@@ -2485,6 +2485,7 @@ class ErrorResponse(_ErrorResponseKeywords):
         "method_not_allowed",
         "not_found",
         "otp_required",
+        "password_sign_in_off",
         "payload_too_large",
         "rate_limited",
         "storage_unavailable",
@@ -4452,6 +4453,28 @@ class HtmlSectionStyles(TypedDict):
     """Padding. One to four pixel values, 0 to 96."""
 
 
+class Identity(TypedDict):
+    """An account at a provider that is linked to the signed-in user."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    provider_id: int
+    """Id of the provider."""
+
+    provider: str
+    """Name of the provider."""
+
+    email: str
+    """Address that the provider named last; empty if it named none."""
+
+    last_used_at: str | None
+    """When the user last signed in with it; null for never."""
+
+    created_at: str
+    """When it was linked."""
+
+
 class ImageSection(TypedDict):
     """A section of the type `image`."""
 
@@ -6170,6 +6193,63 @@ class ProposalWrite(TypedDict):
     """The reason, shown to the user who decides."""
 
 
+class ProviderPatch(TypedDict):
+    """The fields of a provider that may be changed; fields that are not given stay unchanged."""
+
+    name: NotRequired[str]
+    """Name of the provider, as the button on the sign-in page shows it."""
+
+    client_id: NotRequired[str]
+    """Client ID that the provider has given."""
+
+    client_secret: NotRequired[str]
+    """Client secret; never shown again; empty for a public client."""
+
+    domains: NotRequired[list[str]]
+    """Domains of verified email addresses whose owners may join without an invitation."""
+
+    role: NotRequired[Literal["admin", "author", "editor", "viewer"]]
+    """Role of those who join by their domain."""
+
+    trust_mfa: NotRequired[bool]
+    """Whether a second factor of the provider (`mfa` in `amr`) replaces the code of a user with two-factor
+    authentication.
+    """
+
+    enabled: NotRequired[bool]
+    """Whether people can sign in with the provider."""
+
+
+class ProviderWrite(TypedDict):
+    """The fields of a new provider."""
+
+    name: str
+    """Name of the provider, as the button on the sign-in page shows it."""
+
+    issuer: str
+    """Issuer of the provider, a URL such as `https://accounts.google.com`; it cannot be changed."""
+
+    client_id: str
+    """Client ID that the provider has given."""
+
+    client_secret: NotRequired[str]
+    """Client secret; never shown again; empty for a public client."""
+
+    domains: NotRequired[list[str]]
+    """Domains of verified email addresses whose owners may join without an invitation."""
+
+    role: NotRequired[Literal["admin", "author", "editor", "viewer"]]
+    """Role of those who join by their domain."""
+
+    trust_mfa: NotRequired[bool]
+    """Whether a second factor of the provider (`mfa` in `amr`) replaces the code of a user with two-factor
+    authentication.
+    """
+
+    enabled: NotRequired[bool]
+    """Whether people can sign in with the provider."""
+
+
 _QuietHoursKeywords = TypedDict("_QuietHoursKeywords", {"from": "str"})
 
 
@@ -7317,6 +7397,78 @@ class SentMessage(_SentMessageKeywords):
 
     attachments: list[MessageAttachment]
     """Attached files."""
+
+
+class SignInPatch(TypedDict):
+    """A change of how people of the account may sign in."""
+
+    password: bool
+    """False: a password alone is not enough; only owners may change it, after an owner has signed in with a
+    provider.
+    """
+
+
+class SignInProvider(TypedDict):
+    """An OpenID Connect provider that people of the account sign in with; its client secret is never returned."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    account_id: int
+    """Id of the account."""
+
+    name: str
+    """Name of the provider, as the button on the sign-in page shows it."""
+
+    issuer: str
+    """Issuer of the provider; it cannot be changed."""
+
+    client_id: str
+    """Client ID that the provider has given."""
+
+    has_client_secret: bool
+    """Whether a client secret is stored."""
+
+    domains: list[str]
+    """Domains of verified addresses whose owners may join without an invitation."""
+
+    role: Literal["admin", "author", "editor", "viewer"]
+    """Role of those who join by their domain."""
+
+    trust_mfa: bool
+    """Whether a second factor of the provider replaces the code of the user."""
+
+    enabled: bool
+    """Whether people can sign in with the provider."""
+
+    redirect_uri: str
+    """Redirect URI to register at the provider."""
+
+    sign_in_url: str
+    """URL that begins a sign-in with the provider."""
+
+    created_at: str
+    """When the object was created."""
+
+    updated_at: str
+    """When the object was last changed."""
+
+
+class SignInProviderTest(TypedDict):
+    """The result of a test of a provider."""
+
+    ok: bool
+    """Whether endpoints, keys, client ID and secret are right."""
+
+    error: str | None
+    """What is wrong; null if nothing is."""
+
+
+class SignInSettings(TypedDict):
+    """How people of the account may sign in."""
+
+    password: bool
+    """Whether a password is enough to sign in."""
 
 
 class SignedIn(TypedDict):
@@ -10445,6 +10597,38 @@ class ListOwnSessionsQuery(TypedDict):
 
 class ListOwnPasskeysQuery(TypedDict):
     """Parameters of `listOwnPasskeys`."""
+
+    page: NotRequired[int]
+    """Page number, starting at 1."""
+
+    limit: NotRequired[int]
+    """Number of objects per page; above 100 counts as 100."""
+
+    per_page: NotRequired[int]
+    """Same as `limit`, which takes precedence."""
+
+    per: NotRequired[int]
+    """Same as `limit`; both `limit` and `per_page` take precedence."""
+
+
+class ListSignInProvidersQuery(TypedDict):
+    """Parameters of `listSignInProviders`."""
+
+    page: NotRequired[int]
+    """Page number, starting at 1."""
+
+    limit: NotRequired[int]
+    """Number of objects per page; above 100 counts as 100."""
+
+    per_page: NotRequired[int]
+    """Same as `limit`, which takes precedence."""
+
+    per: NotRequired[int]
+    """Same as `limit`; both `limit` and `per_page` take precedence."""
+
+
+class ListOwnIdentitiesQuery(TypedDict):
+    """Parameters of `listOwnIdentities`."""
 
     page: NotRequired[int]
     """Page number, starting at 1."""

@@ -21,6 +21,8 @@ import { Messages } from "./resources/messages.js";
 import { Proposals } from "./resources/proposals.js";
 import { Segments } from "./resources/segments.js";
 import { Service } from "./resources/service.js";
+import { SignIn } from "./resources/signIn.js";
+import { SignInProviders } from "./resources/signInProviders.js";
 import { Suppressions } from "./resources/suppressions.js";
 import { Templates } from "./resources/templates.js";
 import { Uploads } from "./resources/uploads.js";
@@ -73,8 +75,12 @@ export class Campanero extends Transport {
   readonly webhooks = new Webhooks(this);
   /** Users of the account, for its owner and admins. */
   readonly users = new Users(this);
-  /** The signed-in user: name, password, second factor, sessions. */
+  /** The signed-in user: name, password, second factor, sessions, identities at providers. */
   readonly user = new User(this);
+  /** How people of the account may sign in. */
+  readonly signIn = new SignIn(this);
+  /** OpenID Connect providers of the account, for its owner and admins. */
+  readonly signInProviders = new SignInProviders(this);
   /** API keys of the account, for its owner and admins. */
   readonly apiKeys = new ApiKeys(this);
   /** What agents propose, and what users decide about it. */

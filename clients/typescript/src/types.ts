@@ -1781,7 +1781,7 @@ export interface ErrorResponse {
   /** always true */
   error: true;
   /** error code for programs */
-  code: "bad_request" | "conflict" | "forbidden" | "idempotency_conflict" | "internal_error" | "invalid_credentials" | "invalid_json" | "method_not_allowed" | "not_found" | "otp_required" | "payload_too_large" | "rate_limited" | "storage_unavailable" | "unauthorized" | "unavailable" | "unsupported_media_type" | "validation_error";
+  code: "bad_request" | "conflict" | "forbidden" | "idempotency_conflict" | "internal_error" | "invalid_credentials" | "invalid_json" | "method_not_allowed" | "not_found" | "otp_required" | "password_sign_in_off" | "payload_too_large" | "rate_limited" | "storage_unavailable" | "unauthorized" | "unavailable" | "unsupported_media_type" | "validation_error";
   /** explanation for people */
   message: string;
   /** same as in the header `X-Request-Id` */
@@ -3184,6 +3184,22 @@ export interface HtmlSectionStyles {
   padding?: string | number | boolean | null;
 }
 
+/** An account at a provider that is linked to the signed-in user. */
+export interface Identity {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** id of the provider */
+  provider_id: number;
+  /** name of the provider */
+  provider: string;
+  /** address that the provider named last; empty if it named none */
+  email: string;
+  /** when the user last signed in with it; null for never */
+  last_used_at: string | null;
+  /** when it was linked */
+  created_at: string;
+}
+
 /** A section of the type `image`. */
 export interface ImageSection {
   /** section type */
@@ -4435,6 +4451,50 @@ export interface ProposalWrite {
   note?: string;
 }
 
+/** The fields of a provider that may be changed; fields that are not given stay unchanged. */
+export interface ProviderPatch {
+  /** name of the provider, as the button on the sign-in page shows it */
+  name?: string;
+  /** client ID that the provider has given */
+  client_id?: string;
+  /** client secret; never shown again; empty for a public client */
+  client_secret?: string;
+  /** domains of verified email addresses whose owners may join without an invitation */
+  domains?: string[];
+  /** role of those who join by their domain */
+  role?: "admin" | "author" | "editor" | "viewer";
+  /**
+   * whether a second factor of the provider (`mfa` in `amr`) replaces the code of a user with two-factor
+   * authentication
+   */
+  trust_mfa?: boolean;
+  /** whether people can sign in with the provider */
+  enabled?: boolean;
+}
+
+/** The fields of a new provider. */
+export interface ProviderWrite {
+  /** name of the provider, as the button on the sign-in page shows it */
+  name: string;
+  /** issuer of the provider, a URL such as `https://accounts.google.com`; it cannot be changed */
+  issuer: string;
+  /** client ID that the provider has given */
+  client_id: string;
+  /** client secret; never shown again; empty for a public client */
+  client_secret?: string;
+  /** domains of verified email addresses whose owners may join without an invitation */
+  domains?: string[];
+  /** role of those who join by their domain */
+  role?: "admin" | "author" | "editor" | "viewer";
+  /**
+   * whether a second factor of the provider (`mfa` in `amr`) replaces the code of a user with two-factor
+   * authentication
+   */
+  trust_mfa?: boolean;
+  /** whether people can sign in with the provider */
+  enabled?: boolean;
+}
+
 /** The daily period in which no marketing SMS are sent, in the recipient's time zone. */
 export interface QuietHours {
   /** start of the quiet hours, such as `21:00` */
@@ -5258,6 +5318,58 @@ export interface SentMessage {
   recipients: MessageRecipient[];
   /** attached files */
   attachments: MessageAttachment[];
+}
+
+/** A change of how people of the account may sign in. */
+export interface SignInPatch {
+  /** false: a password alone is not enough; only owners may change it, after an owner has signed in with a provider */
+  password: boolean;
+}
+
+/** An OpenID Connect provider that people of the account sign in with; its client secret is never returned. */
+export interface SignInProvider {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** id of the account */
+  account_id: number;
+  /** name of the provider, as the button on the sign-in page shows it */
+  name: string;
+  /** issuer of the provider; it cannot be changed */
+  issuer: string;
+  /** client ID that the provider has given */
+  client_id: string;
+  /** whether a client secret is stored */
+  has_client_secret: boolean;
+  /** domains of verified addresses whose owners may join without an invitation */
+  domains: string[];
+  /** role of those who join by their domain */
+  role: "admin" | "author" | "editor" | "viewer";
+  /** whether a second factor of the provider replaces the code of the user */
+  trust_mfa: boolean;
+  /** whether people can sign in with the provider */
+  enabled: boolean;
+  /** redirect URI to register at the provider */
+  redirect_uri: string;
+  /** URL that begins a sign-in with the provider */
+  sign_in_url: string;
+  /** when the object was created */
+  created_at: string;
+  /** when the object was last changed */
+  updated_at: string;
+}
+
+/** The result of a test of a provider. */
+export interface SignInProviderTest {
+  /** whether endpoints, keys, client ID and secret are right */
+  ok: boolean;
+  /** what is wrong; null if nothing is */
+  error: string | null;
+}
+
+/** How people of the account may sign in. */
+export interface SignInSettings {
+  /** whether a password is enough to sign in */
+  password: boolean;
 }
 
 /** A new JWT. */
@@ -7454,6 +7566,30 @@ export interface ListOwnSessionsQuery {
 
 /** Parameters of `listOwnPasskeys`. */
 export interface ListOwnPasskeysQuery {
+  /** page number, starting at 1 */
+  page?: number;
+  /** number of objects per page; above 100 counts as 100 */
+  limit?: number;
+  /** same as `limit`, which takes precedence */
+  per_page?: number;
+  /** same as `limit`; both `limit` and `per_page` take precedence */
+  per?: number;
+}
+
+/** Parameters of `listSignInProviders`. */
+export interface ListSignInProvidersQuery {
+  /** page number, starting at 1 */
+  page?: number;
+  /** number of objects per page; above 100 counts as 100 */
+  limit?: number;
+  /** same as `limit`, which takes precedence */
+  per_page?: number;
+  /** same as `limit`; both `limit` and `per_page` take precedence */
+  per?: number;
+}
+
+/** Parameters of `listOwnIdentities`. */
+export interface ListOwnIdentitiesQuery {
   /** page number, starting at 1 */
   page?: number;
   /** number of objects per page; above 100 counts as 100 */

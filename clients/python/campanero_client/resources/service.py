@@ -60,7 +60,8 @@ class Service:
         No credential is required. The token has the permissions of the user's role for 12 hours. It ends earlier
         with a log-out, a change of password or second factor, or when the user is disabled. 401
         `invalid_credentials`: address, password or code are wrong. 401 `otp_required`: the code of the second
-        factor is missing. After ten failures within 15 minutes, by address or by client, all attempts get 429.
+        factor is missing. 401 `password_sign_in_off`: the account allows no passwords. After ten failures within
+        15 minutes, by address or by client, all attempts get 429.
         """
         result: types.SignedIn = self._transport.call("POST", "/v1/login", body=body)
         return result
@@ -118,7 +119,8 @@ class AsyncService:
         No credential is required. The token has the permissions of the user's role for 12 hours. It ends earlier
         with a log-out, a change of password or second factor, or when the user is disabled. 401
         `invalid_credentials`: address, password or code are wrong. 401 `otp_required`: the code of the second
-        factor is missing. After ten failures within 15 minutes, by address or by client, all attempts get 429.
+        factor is missing. 401 `password_sign_in_off`: the account allows no passwords. After ten failures within
+        15 minutes, by address or by client, all attempts get 429.
         """
         result: types.SignedIn = await self._transport.call("POST", "/v1/login", body=body)
         return result

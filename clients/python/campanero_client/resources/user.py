@@ -1,4 +1,4 @@
-"""The signed-in user: name, password, second factor, sessions.
+"""The signed-in user: name, password, second factor, sessions, identities at providers.
 
 Generated from the OpenAPI document by `python -m clients.generator`; do not edit.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class User:
-    """The signed-in user: name, password, second factor, sessions."""
+    """The signed-in user: name, password, second factor, sessions, identities at providers."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -83,9 +83,24 @@ class User:
         result: types.Passkey = self._transport.call("DELETE", f"/v1/my/user/passkeys/{id:d}", body=body)
         return result
 
+    def list_identities(self, /, **query: Unpack[types.ListOwnIdentitiesQuery]) -> Paginator[types.Identity]:
+        """List identities at providers that are linked to the signed-in user, newest first.
+
+        Only for a signed-in user: no API key has access.
+        """
+        return Paginator(self._transport, "/v1/my/user/identities", query)
+
+    def unlink_identity(self, id: int) -> types.Identity:
+        """Unlink an identity of the signed-in user. The sessions that began with it end.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.Identity = self._transport.call("DELETE", f"/v1/my/user/identities/{id:d}")
+        return result
+
 
 class AsyncUser:
-    """The signed-in user: name, password, second factor, sessions."""
+    """The signed-in user: name, password, second factor, sessions, identities at providers."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -150,4 +165,19 @@ class AsyncUser:
         Only for a signed-in user: no API key has access.
         """
         result: types.Passkey = await self._transport.call("DELETE", f"/v1/my/user/passkeys/{id:d}", body=body)
+        return result
+
+    def list_identities(self, /, **query: Unpack[types.ListOwnIdentitiesQuery]) -> AsyncPaginator[types.Identity]:
+        """List identities at providers that are linked to the signed-in user, newest first.
+
+        Only for a signed-in user: no API key has access.
+        """
+        return AsyncPaginator(self._transport, "/v1/my/user/identities", query)
+
+    async def unlink_identity(self, id: int) -> types.Identity:
+        """Unlink an identity of the signed-in user. The sessions that began with it end.
+
+        Only for a signed-in user: no API key has access.
+        """
+        result: types.Identity = await self._transport.call("DELETE", f"/v1/my/user/identities/{id:d}")
         return result

@@ -55,8 +55,9 @@ export class Service {
    *
    * No credential is required. The token has the permissions of the user's role for 12 hours. It ends earlier with
    * a log-out, a change of password or second factor, or when the user is disabled. 401 `invalid_credentials`:
-   * address, password or code are wrong. 401 `otp_required`: the code of the second factor is missing. After ten
-   * failures within 15 minutes, by address or by client, all attempts get 429.
+   * address, password or code are wrong. 401 `otp_required`: the code of the second factor is missing. 401
+   * `password_sign_in_off`: the account allows no passwords. After ten failures within 15 minutes, by address or by
+   * client, all attempts get 429.
    */
   login(body: types.Login, options: RequestOptions = {}): Promise<types.SignedIn> {
     return this.#transport.call("POST", "/v1/login", { body, ...options });

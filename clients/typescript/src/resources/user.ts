@@ -3,7 +3,7 @@
 import { Paginator, segment, type RequestOptions, type Transport } from "../transport.js";
 import type * as types from "../types.js";
 
-/** The signed-in user: name, password, second factor, sessions. */
+/** The signed-in user: name, password, second factor, sessions, identities at providers. */
 export class User {
   readonly #transport: Transport;
 
@@ -81,5 +81,23 @@ export class User {
    */
   removePasskey(id: number, body: types.PasskeyRemoval, options: RequestOptions = {}): Promise<types.Passkey> {
     return this.#transport.call("DELETE", `/v1/my/user/passkeys/${segment(id)}`, { body, ...options });
+  }
+
+  /**
+   * List identities at providers that are linked to the signed-in user, newest first.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  listIdentities(query: types.ListOwnIdentitiesQuery = {}): Paginator<types.Identity> {
+    return new Paginator<types.Identity>(this.#transport, "/v1/my/user/identities", query);
+  }
+
+  /**
+   * Unlink an identity of the signed-in user. The sessions that began with it end.
+   *
+   * Only for a signed-in user: no API key has access.
+   */
+  unlinkIdentity(id: number, options: RequestOptions = {}): Promise<types.Identity> {
+    return this.#transport.call("DELETE", `/v1/my/user/identities/${segment(id)}`, { ...options });
   }
 }
