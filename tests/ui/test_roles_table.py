@@ -13,7 +13,8 @@ from tests.kit.server import PASSWORD, Server
 # By the least role that may submit it; forms for everyone are with the viewer
 FORMS = {
     "viewer": """
-        /accounts/open /login /login/oidc/*/finish /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/* /segments/check
+        /login/oidc/*/finish
+        /accounts/open /login /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/* /segments/check
         /segments/rows
         /settings/apps/*/disconnect /settings/keyboard /settings/theme /setup/*/account-name
         /settings/you /settings/you/language /settings/you/otp /settings/you/otp/off /settings/you/password
@@ -73,7 +74,8 @@ FORMS = {
         /settings/sending/connect/* /settings/sending/connect/*/device /settings/sending/connect/*/finish
         /settings/sending/connect/*/remove
         /settings/sign-in /settings/sign-in/* /settings/sign-in/*/delete /settings/sign-in/*/test
-        /settings/sign-in/password /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
+        /settings/sign-in/password
+        /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
         /settings/team/*/reopen /settings/team/*/role /settings/team/invitations/*/resend
         /settings/team/invitations/*/revoke /settings/webhooks /settings/webhooks/*
         /settings/webhooks/*/again /settings/webhooks/*/delete /settings/webhooks/*/secret
