@@ -24,6 +24,7 @@ _TABLES: dict[str, Any] = {
     "flows": models.Flow, "forms": models.Form, "inbox": models.CapturedMessage, "lists": models.ContactList,
     "outbox": models.Message, "proposals": models.Proposal, "segments": models.Segment,
     "settings/apps": models.AppGrant, "settings/domains": models.SendingDomain, "settings/keys": models.ApiKey,
+    "settings/sign-in": models.SignInProvider,
     "settings/team/invitations": models.Invitation, "settings/webhooks": models.Webhook, "templates": models.Template,
     "templates/media": models.Media, "templates/pictures": models.Media,
 }  # fmt: skip

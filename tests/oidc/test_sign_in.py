@@ -108,9 +108,11 @@ def test_an_address_of_the_user_info_endpoint(
 
 def link_from_profile(person: Person, provider: dict[str, Any], issuer: HostileProvider, **claims: Any) -> str:
     """Link an identity as a signed-in user does, and return the text of the profile afterwards."""
-    response = person.post(f"/settings/you/identities/{key_of(provider)}", password=PASSWORD)
+    path = f"/settings/you/identities/{key_of(provider)}"
+    account = re.search(r'name="open_account" value="(\d+)"', person.get(path).text)
+    response = person.post(path, password=PASSWORD, open_account=account[1] if account else "")
     url = re.search(r'class="btn primary" href="([^"]+)"', response.text)
-    assert url is not None, text_of(response)
+    assert response.status == 200 and url is not None, text_of(response)
     response = person.come_back(provider, issuer.authorize(html.unescape(url[1]), **claims))
     assert response.headers["location"] == "/settings/you"
     return person.get("/settings/you").text
@@ -396,3 +398,58 @@ def test_turning_passwords_off(providers: HostileProviders) -> None:
         assert Person(server.url).get(f"/login/oidc/{key_of(provider)}").status == 429
         assert owner.get("/audit", action="login_failed").json[0]["subject"] == f"provider:{provider['id']}"
         providers.reset()
+
+
+def test_a_person_in_two_accounts(
+    server: Server, owner: Client, providers: HostileProviders, work: dict[str, Any], issuer: HostileProvider
+) -> None:
+    """A provider of the other account opens this one only; one of the first account opens both, and so does a code."""
+    number = int(server.cli("account", "add", "Second").stdout)
+    boss = sign_in(server, add_user(server, "second", "owner", number))
+    email = add_user(server, "both", "owner")
+    server.cli("user", "add", "--email", email, "--account", str(number), "--role", "viewer", stdin=f"{PASSWORD}\n")
+    body = {"name": "Second", "issuer": "https://other.example", "client_id": CLIENT_ID}
+    second = boss.post("/sign_in_providers", {**body, "client_secret": CLIENT_SECRET}).expect(201)
+
+    def open_account(person: Person, account: int) -> int:
+        return person.post("/accounts/open", account=account, next="/").status
+
+    both = sign_in_with_password(server, email)
+    for provider, other_issuer in ((work, issuer), (second, providers["other.example"])):
+        link_from_profile(both, provider, other_issuer, sub="both", email=email)
+    assert (open_account(both, number), open_account(both, 1)) == (303, 303)
+    shared, alone = Person(server.url), Person(server.url)
+    shared.sign_in(work, issuer, sub="both")
+    assert (open_account(shared, number), open_account(shared, 1)) == (303, 303)
+    # The person had the first account open last; the provider opens its own, as a viewer, and no other
+    alone.sign_in(second, providers["other.example"], sub="both")
+    assert alone.get("/settings/team").status == 403 and "Second" in alone.get("/settings").text
+    assert open_account(alone, 1) == 403 and open_account(alone, number) == 303
+    # Removed from that account, the provider signs in nowhere, although the person is still in the first one
+    users = {row["email"]: row["id"] for row in boss.get("/users").expect(200)}
+    boss.delete(f"/users/{users[email]}").expect(200)
+    assert not alone.has_session
+    response = alone.sign_in(second, providers["other.example"], sub="both")
+    assert "can no longer sign in" in text_of(response) and not alone.has_session
+    providers.reset()
+
+
+def test_passwords_off_in_one_of_two_accounts(
+    server: Server, providers: HostileProviders, issuer: HostileProvider
+) -> None:  # fmt: skip
+    """A password opens the account that allows it, and not the other."""
+    number = int(server.cli("account", "add", "Strict").stdout)
+    boss_email = add_user(server, "strict", "owner", number)
+    boss = sign_in(server, boss_email)
+    body = {"name": "Strict", "issuer": "https://idp.example", "client_id": CLIENT_ID}
+    provider = boss.post("/sign_in_providers", {**body, "client_secret": CLIENT_SECRET}).expect(201)
+    person = Person(server.url)
+    path = str(person.sign_in(provider, issuer, sub="boss").headers["location"])
+    assert person.post(path, email=boss_email, password=PASSWORD).status == 303
+    boss.patch("/sign_in", {"password": False}).expect(200)
+    email = add_user(server, "guest")
+    server.cli("user", "add", "--email", email, "--account", str(number), stdin=f"{PASSWORD}\n")
+    guest = sign_in_with_password(server, email)
+    assert "Bakery" in guest.get("/settings").text
+    assert guest.post("/accounts/open", account=number, next="/").status == 403
+    assert sign_in(server, email).get("/account").expect(200)["name"] == "Bakery"

@@ -16,6 +16,7 @@ D backup FILE
 D restore SOURCE,--force
 D user.password --email
 D user.otp-off --email
+O user.allow-password --email -- the way back when a provider fails
 O agents.stop --account -- one switch stops all agents, also without a browser
 O agents.resume --account -- and lets them go on
 O status -- what runs is looked at where it runs, without a browser
