@@ -36,7 +36,7 @@ GROUPS = (
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
             "flow-steps", "replay", "timing", "best-hour", "recurring", "experiments", "utm", "reports",
-            "deliverability", "sms", "team", "data-protection",
+            "deliverability", "sms", "team", "passkeys", "data-protection",
         ),
     ),
     Group(
@@ -115,7 +115,11 @@ HELP = (
     ("/settings/team", "team", ""),
     ("/settings/webhooks", "webhooks", ""),
     ("/settings/you", "team", "protect-your-own-account"),
+    ("/settings/you/codes", "passkeys", "if-a-passkey-is-lost"),
     ("/settings/you/identities", "sign-in", "link-your-own-account"),
+    ("/settings/you/passkeys", "passkeys", "add-a-passkey"),
+    ("/settings/you/passkeys/#", "passkeys", "rename-or-remove-a-passkey"),
+    ("/settings/you/sessions", "passkeys", "see-where-you-are-signed-in"),
     ("/templates", "email-editor", ""),
     ("/templates/#/translations", "email-editor", "write-in-several-languages"),
     ("/templates/media", "email-editor", "add-images"),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.test_passkeys import Browser
 from tests.journeys.conftest import start_with_team
-from tests.kit.client import Client
+from tests.kit.client import Client, Response
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
 
@@ -36,12 +36,12 @@ class Device(Browser):
 
     agent = LAPTOP
 
-    def send(self, method, path, form=None, **headers):  # type: ignore[no-untyped-def]  # as the method it extends
+    def send(self, method: str, path: str, form: dict[str, str] | None = None, **headers: str) -> Response:
         """Send a request with the User-Agent of the device."""
         return super().send(method, path, form, **{"User-Agent": self.agent, **headers})
 
 
-def test_names_of_devices(server: Server) -> None:
+def test_names_of_devices(server: Server, smtp_sink: SmtpServer) -> None:
     """A device keeps its name over sessions; only its user names it, and a token has a device by its program."""
     laptop, phone = Device(server), Device(server)
     phone.agent = PHONE
@@ -74,6 +74,8 @@ def test_names_of_devices(server: Server) -> None:
     assert server.client().patch(path, {"name": "x"}).status == 403
     number = re.search(rf"{PROFILE}/sessions/(\d+)", other.send("GET", PROFILE).text)
     assert number and program.patch(f"/user/sessions/{number[1]}", {"name": "x"}).status == 404
+    subjects = [mail.subject for mail in smtp_sink.wait_for(2).messages]
+    assert subjects == ["New sign-in: Safari on iOS", "New sign-in: an app that uses the API"]
 
 
 def test_email_about_a_new_device(server: Server, smtp_sink: SmtpServer) -> None:
@@ -100,5 +102,7 @@ def test_email_about_a_new_device(server: Server, smtp_sink: SmtpServer) -> None
     mails = smtp_sink.wait_for(before + 2).messages[before:]
     assert len(mails) == 2 and "<b>" not in mails[1].subject and "{" not in mails[1].subject
     # A device that was signed out by hand is new again
-    match = re.search(rf'action="({PROFILE}/sessions/\d+/end)"[^~]*?Safari on iOS', laptop.send("GET", PROFILE).text)
-    assert match
+    match = re.search(rf'href="{PROFILE}/sessions/(\d+)">Safari', laptop.send("GET", PROFILE).text)
+    assert match and laptop.send("POST", f"{PROFILE}/sessions/{match[1]}/end").status == 303
+    phone.sign_in(EMAIL)
+    assert smtp_sink.wait_for(before + 3).messages[-1].subject == "New sign-in: Safari on iOS"

@@ -427,7 +427,7 @@ def test_passkeys_over_the_api(server: Server) -> None:
     assert mine.delete(f"/user/passkeys/{match[1]}", body).status == 404
     wrong = mine.delete(f"/user/passkeys/{row['id']}", {"current_password": "wrong password"}).expect(422)
     assert wrong["validation_errors"] == {"current_password": ["is incorrect"]}
-    assert mine.delete(f"/user/passkeys/{row['id']}").status == 422
+    assert mine.delete(f"/user/passkeys/{row['id']}", {}).status == 422
     for method in ("GET", "PATCH", "DELETE"):
         path = "/user/passkeys" + ("" if method == "GET" else f"/{row['id']}")
         assert server.client().send(method, path, body).expect(403)["required_role"] == "viewer"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appliance.api.openapi.examples import STORY, Example
+from appliance.api.openapi.examples import OF_PASSKEYS, STORY, Example
 from tests.kit.client import Client, Response
 from tests.kit.contract import Contract
 from tests.kit.server import EMAIL, PASSWORD, Server
@@ -20,6 +20,8 @@ PICTURES = {"POST /v1/my/uploads"}
 SIGN_IN = {"POST /v1/login", "POST /v1/my/login"}
 # Operations with a signature; tests/api/test_provider_webhooks.py and test_sms_receipts.py test them
 SIGNED = {"POST /hooks/email", "POST /hooks/sms"}
+# Operations that need a passkey; tests/api/test_passkeys.py tests them
+PASSKEYS = {f"{method} /v1/my/user/passkeys/{{id}}" for method in ("PATCH", "DELETE")}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,9 @@ def test_every_body_has_a_valid_example(document: Any) -> None:
             assert contract.errors_at(way, example["value"]) == [], operation
             checked += 1
     assert checked >= len(STORY)
-    assert {full_path(example.operation) for example in STORY} == set(bodies(document)) - PICTURES - SIGN_IN - SIGNED
+    unsent = PICTURES | SIGN_IN | SIGNED | PASSKEYS
+    assert {full_path(example.operation) for example in STORY} == set(bodies(document)) - unsent
+    assert {full_path(example.operation) for example in OF_PASSKEYS} == PASSKEYS
 
 
 def test_every_success_response_has_a_valid_example(document: Any) -> None:

@@ -54,6 +54,7 @@ STORY: tuple[Example, ...] = (
         "links": [{"url": "https://example.com", "title": "Our shop"}],
     }),
     Example("PATCH /user", "Change your name", {"name": "Marie"}),
+    Example("PATCH /user/sessions/{id}", "Name the device of a session", {"name": "Laptop in the shop"}, 1),
     Example("POST /users", "Add a user; the response contains the password", {
         "email": "jean@example.com", "name": "Jean", "role": "editor",
     }),
@@ -218,9 +219,16 @@ STORY: tuple[Example, ...] = (
 )  # fmt: skip
 
 
+# Not in the story, because only a browser can add the passkey that they need.
+OF_PASSKEYS: tuple[Example, ...] = (
+    Example("PATCH /user/passkeys/{id}", "Rename a passkey", {"name": "Blue security key"}, 1),
+    Example("DELETE /user/passkeys/{id}", "Remove a lost passkey", {"current_password": "correct horse battery"}, 1),
+)
+
+
 def find_examples(operation: str) -> dict[str, Any]:
     """Return the `examples` of an operation's request body by number, empty if there are none."""
-    examples = [example for example in STORY if example.operation == operation]
+    examples = [example for example in (*STORY, *OF_PASSKEYS) if example.operation == operation]
     return {
         f"{number}": {"summary": example.summary, "value": example.body} for number, example in enumerate(examples, 1)
     }

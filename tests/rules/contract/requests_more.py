@@ -192,6 +192,12 @@ O role enum(admin,editor,author,viewer) -- as what
 O trust_mfa,enabled boolean -- nobody is asked for two codes; a provider may rest
 = PATCH /sign_in
 O password boolean! -- an account may refuse them
+= PATCH /user/sessions/{{id}}
+O name string? -- people tell their devices apart
+= PATCH /user/passkeys/{{id}}
+O name string! -- and what they sign in with
+= DELETE /user/passkeys/{{id}}
+O current_password string! -- a lost session must not weaken the sign-in
 = POST /api_keys
 D name string!
 D scope string
