@@ -22,7 +22,7 @@ KINDS = {
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
     "proposal_id": "proposals", "invitation_id": "invitations", "file_id": "files", "number": "variants",
-    "app_id": "apps",
+    "app_id": "apps", "passkey_id": "passkeys",
 }  # fmt: skip
 # What somebody enters who accepts an invitation
 JOIN = {"name": "taken", "password": PASSWORD, "language": "en"}

@@ -38,7 +38,7 @@ expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "50
 
 [[operations]]
 # These need a user instead of a key
-include-path-regex = "^/v1/my/(user|users|api_keys(/.*)?|audit|agents(/.*)?|proposals/.*/(approve|return))$"
+include-path-regex = "^/v1/my/(user|user/passkeys(/.*)?|users|api_keys(/.*)?|audit|agents(/.*)?|proposals/.*/(approve|return))$"
 headers = {{ Authorization = "Bearer {token}" }}
 
 [[operations]]
@@ -49,6 +49,10 @@ checks.use_after_free.enabled = false
 
 [[operations]]
 include-name = "GET /v1/my/user/sessions"
+headers = {{ Authorization = "Bearer {token}" }}
+
+[[operations]]
+include-name = "PATCH /v1/my/user/sessions/{{id}}"
 headers = {{ Authorization = "Bearer {token}" }}
 {ending}
 [[operations]]

@@ -13,12 +13,13 @@ from tests.kit.server import PASSWORD, Server
 # By the least role that may submit it; forms for everyone are with the viewer
 FORMS = {
     "viewer": """
-        /login/oidc/*/finish
-        /accounts/open /login /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/* /segments/check
-        /segments/rows
+        /login/oidc/*/finish /accounts/open /login /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/*
+        /segments/check /segments/rows /login/passkey
         /settings/apps/*/disconnect /settings/keyboard /settings/theme /setup/*/account-name
         /settings/you /settings/you/language /settings/you/otp /settings/you/otp/off /settings/you/password
         /settings/you/identities/* /settings/you/identities/*/unlink
+        /settings/you/codes /settings/you/notices /settings/you/passkeys /settings/you/passkeys/*
+        /settings/you/passkeys/*/remove /settings/you/passkeys/new /settings/you/sessions/*
         /settings/you/sessions/*/end /settings/you/sessions/end""",
     "author": """
         /activity/answers/*/seen /campaigns /campaigns/*/ask /campaigns/*/content /campaigns/*/delete
