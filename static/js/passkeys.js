@@ -35,7 +35,7 @@
   };
 
   // One request at a time: a browser refuses a second one, also while it only suggests.
-  let pending = null, timer = 0;
+  let pending = null, timer = 0, isChosen = false; // whether the pending one was asked for by the button
   const begin = () => {
     pending?.abort();
     clearTimeout(timer);
@@ -53,7 +53,7 @@
   const SUGGEST_AGAIN_MS = 8 * 60 * 1000; // before the challenge expires
   const suggest = async () => {
     const box = document.querySelector("form:has([autocomplete~=webauthn]) [data-passkey]:not([hidden])");
-    if (!box || !(await PublicKeyCredential.isConditionalMediationAvailable?.())) return;
+    if (!box || !(await PublicKeyCredential.isConditionalMediationAvailable?.()) || isChosen) return;
     const waiting = ask(box, "conditional");
     timer = setTimeout(suggest, SUGGEST_AGAIN_MS);
     // Without suggestions the button and the password are there.
@@ -62,10 +62,13 @@
   const use = async (button) => {
     const box = button.closest("[data-passkey]");
     show(box, "");
+    isChosen = true;
     try {
       await ask(box, "optional");
     } catch (error) {
-      if (error.name !== "AbortError") show(box, REASONS[error.name] || t("This browser could not use the passkey. Sign in another way."));
+      if (error.name === "AbortError") return; // the button was pressed again
+      show(box, REASONS[error.name] || t("This browser could not use the passkey. Sign in another way."));
+      isChosen = false;
       suggest();
     }
   };
@@ -92,7 +95,9 @@
       isNew = true;
       document.querySelector("[data-no-passkeys]")?.remove();
     }
-    if (isNew) suggest();
+    if (!isNew) return;
+    isChosen = false;
+    suggest();
   };
   document.addEventListener("htmx:after:swap", reveal);
   reveal();

@@ -206,7 +206,7 @@ FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind."""
     result = Tenant(server.client()).create_objects("alpha")
-    result.object_ids |= {"users": 1, "sign_in_providers": 1}
+    result.object_ids |= {"users": 1, "user": 1, "sign_in_providers": 1}
     result.api.post("/contacts", {"email": "bela@example.org", "phone": TAKEN}).expect(201)
     return result
 

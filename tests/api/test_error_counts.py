@@ -252,7 +252,7 @@ _settings = settings(
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind, and an active flow."""
     result = Tenant(server.client()).create_objects("alpha")
-    result.object_ids |= {"users": 1, "sign_in_providers": 1}
+    result.object_ids |= {"users": 1, "user": 1, "sign_in_providers": 1}
     result.api.post("/contacts", {"email": "bela@example.org", "phone": "+14155559999"}).expect(201)
     flow = {"name": "Open", "trigger": {"event": "opened"}, "steps": [{"duration": 5}], "status": "active"}
     result.object_ids["open_flow"] = result.api.post("/flows", flow).expect(201)["id"]

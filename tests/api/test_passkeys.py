@@ -132,7 +132,8 @@ def test_sign_in_alone_and_after_the_password(server: Server) -> None:
     second = Browser(server)
     page = second.send("POST", "/login", {"email": "ann@example.org", "password": PASSWORD})
     match = re.search(r'name="pass" value="([^"]+)"', page.text)
-    assert page.status == 200 and match and not second.is_signed_in() and "Only if your passkey is not at hand." in page.text
+    assert page.status == 200 and match and not second.is_signed_in()
+    assert "Only if your passkey is not at hand." in page.text
     options = second.begin(match[1])
     assert [to_bytes(entry["id"]) for entry in options["allowCredentials"]] == [passkey.credential_id]
     passkey.flags = USER_PRESENT

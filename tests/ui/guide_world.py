@@ -92,6 +92,12 @@ class World:
             user = self._owner.post("/users", {"email": email, "role": role, "name": name}).expect(201)
             self._passwords[email] = user["password"]
 
+    def name_browser(self, name: str) -> None:
+        """Name the device of each browser in which the owner is signed in."""
+        for session in self._owner.get("/user/sessions").expect(200):
+            if session["kind"] == "browser":
+                self._owner.patch(f"/user/sessions/{session['id']}", {"name": name}).expect(200)
+
     def request_approval(self) -> None:
         """Require approval from now on, and let the editor ask for it."""
         self._owner.patch("/account", {"approval_required": True}).expect(200)
