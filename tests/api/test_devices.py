@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.test_passkeys import Browser
-from tests.journeys.conftest import start_with_team
+from tests.api.test_passkeys import Browser, add_passkey, add_user
 from tests.kit.client import Client, Response
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
@@ -19,9 +18,17 @@ LAPTOP = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0
 
 @pytest.fixture(scope="module")
 def server(smtp_sink: SmtpServer) -> Iterator[Server]:
-    """A server that sends through the sink, with two viewers beside the owner."""
-    with start_with_team(smtp_sink, {"eye": "viewer", "ear": "viewer"}) as running:
+    """A server at `localhost` that sends through the sink, with two viewers beside the owner."""
+    running = Server(relay=smtp_sink.port)
+    running.url = running.url.replace("127.0.0.1", "localhost")
+    running.env["CAMPANERO_BASE_URL"] = running.url
+    with running.set_up():
+        running.set_postal_address()
+        running.client().patch("/account", {"email_from_email": "team@example.com"}).expect(200)
+        for name in ("eye", "ear"):
+            add_user(running, name)
         yield running
+        running.stop()
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +113,22 @@ def test_email_about_a_new_device(server: Server, smtp_sink: SmtpServer) -> None
     assert match and laptop.send("POST", f"{PROFILE}/sessions/{match[1]}/end").status == 303
     phone.sign_in(EMAIL)
     assert smtp_sink.wait_for(before + 3).messages[-1].subject == "New sign-in: Safari on iOS"
+
+
+def test_email_about_passkeys(server: Server, smtp_sink: SmtpServer) -> None:
+    """A user gets an email about each passkey that is added or removed, also by the command line."""
+    before = len(smtp_sink.messages)
+    browser, _ = add_passkey(server, "pim")
+    match = re.search(rf"{PROFILE}/passkeys/(\d+)", browser.send("GET", PROFILE).text)
+    assert match and browser.send("POST", f"{match[0]}/remove", {"password": PASSWORD}).status == 303
+    smtp_sink.wait_for(before + 2)
+    add_passkey(server, "pia")
+    server.cli("user", "otp-off", "--email", "pia@example.org")
+    mails = smtp_sink.wait_for(before + 4).messages[before:]
+    assert [(mail.rcpt_to, mail.subject) for mail in mails] == [
+        (["pim@example.org"], "A passkey was added"),
+        (["pim@example.org"], "A passkey was removed"),
+        (["pia@example.org"], "A passkey was added"),
+        (["pia@example.org"], "A passkey was removed"),
+    ]
+    assert "“Key”" in (mails[0].text() or "") and server.url in (mails[0].text() or "")
