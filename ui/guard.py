@@ -13,6 +13,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.accounts import limits
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext
 from appliance.settings import config
@@ -259,6 +260,8 @@ async def _handle_errors(request: Request, answer: Awaitable[HTTPResponse | None
     except errors.NotAllowed as error:
         return render_problem(request, 403, "not_allowed", detail=error.message)
     except errors.RateLimitExceeded as error:
+        if error.extra.get("reason") == limits.ERROR_CODE:
+            return render_problem(request, 429, "refused", detail=error.message)
         return render_problem(request, 429, "too_many", seconds=error.retry_after)
     except errors.Invalid as error:
         # Handlers with a form show field errors themselves; only errors without a form arrive here.

@@ -30,7 +30,7 @@ _TABLES: dict[str, Any] = {
 }  # fmt: skip
 _OBJECT_PATH = re.compile(r"/([a-z/]+)/([0-9]{1,18})(?:/|$)")
 # A tag with any attributes, whose quoted values may contain ">".
-_FORM_TAG = re.compile(r"""<form\b(?=[^>]*\s(?:method="post"|hx-post=))(?:[^>"']|"[^"]*"|'[^']*')*>""")
+_FORM_TAG = re.compile(r"""<form\b(?:[^<>"']|"[^"]*"|'[^']*')*+>""")
 _ACTION = re.compile(r"""(?<=\saction=")[^"]*""")
 
 
@@ -94,6 +94,8 @@ def name_account(body: str, visit: Visit) -> str:
 
     def complete(match: re.Match[str]) -> str:
         tag = match[0]
+        if 'method="post"' not in tag and "hx-post=" not in tag:
+            return tag
         if 'enctype="multipart/form-data"' in tag:
             tag = _ACTION.sub(lambda url: f"{url[0]}{'&amp;' if '?' in url[0] else '?'}{FIELD}={visit.account_id}", tag)
         return tag + field

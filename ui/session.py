@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, devices, login, members, passkeys, sessions, users
+from appliance.accounts import access, devices, login, members, operators, passkeys, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.agents import proposals
 from appliance.audience.consent import Evidence
@@ -62,6 +62,11 @@ class Visit:
     def has_several_accounts(self) -> bool:
         """Whether the person may enter another account, too."""
         return len(self.memberships) > 1
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the user manages the accounts of the installation."""
+        return operators.is_operator(self.account_id, self.user.role)
 
     def can(self, scope: str) -> bool:
         """Return whether the user's role includes a scope."""

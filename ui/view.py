@@ -125,16 +125,24 @@ def list_navigation(path: str, open_proposals: int | None = None) -> list[Naviga
     return items
 
 
+# The page of the accounts of the installation, which only its operators see, and the group that it is in.
+_OPERATOR_TAB = (gettext_noop("Accounts"), "/settings/accounts", True)
+_OPERATOR_GROUP = "Data and system"
+
+
 def _list_settings(path: str, visit: session.Visit | None) -> list[tuple[str, list[tuple[str, str, bool, bool]]]]:
     """Return the pages of the settings by group as (label, URL, whether only for admins, whether it is this page).
 
-    Pages of the installation are only for its first account.
+    Pages of the installation are only for its first account, and the page of its accounts only for operators.
     """
     is_first = visit is not None and visit.account_id == accounts.FIRST_ACCOUNT_ID
+    is_operator = visit is not None and visit.is_operator
     return [
         (gettext(group), [
             (gettext(label), href, is_admin_only, path == href or (href != "/settings" and _is_current(path, href)))
-            for label, href, is_admin_only in tabs
+            for label, href, is_admin_only in (
+                *tabs, *([_OPERATOR_TAB] if is_operator and group == _OPERATOR_GROUP else ())
+            )
             if is_first or href not in INSTALLATION_TABS
         ])
         for group, tabs in SETTINGS_GROUPS

@@ -242,8 +242,9 @@ def find_credential(key: str) -> Credential | None:
     if not key.startswith((LIVE_PREFIX, TEST_PREFIX)):
         return None
     row = fetch_one(
-        "SELECT id, account_id, scope, test, created_by_id, agent FROM api_key "
-        "WHERE key_hash = ? AND revoked_at IS NULL",
+        "SELECT k.id, k.account_id, k.scope, k.test, k.created_by_id, k.agent FROM api_key k "
+        "JOIN account a ON a.id = k.account_id "
+        "WHERE k.key_hash = ? AND k.revoked_at IS NULL AND a.closed_at IS NULL",
         (crypto.hash_secret(key),),
     )
     if row is None:

@@ -341,7 +341,7 @@ def find_credential(token: str, is_mcp: bool, settings: Config) -> Credential | 
         "JOIN app_grant g ON g.id = t.grant_id JOIN api_key k ON k.id = g.api_key_id "
         "JOIN team_member m ON m.user_id = g.user_id AND m.account_id = g.account_id "
         "WHERE t.token_hash = ? AND t.kind = 'access' AND t.expires_at > ? AND k.revoked_at IS NULL "
-        "AND m.disabled_at IS NULL",
+        "AND m.disabled_at IS NULL AND (SELECT closed_at FROM account WHERE id = k.account_id) IS NULL",
         (crypto.hash_secret(token), clock.now_ms()),
     )
     if row is None:

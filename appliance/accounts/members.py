@@ -37,9 +37,9 @@ def find(account_id: int, user_id: int | None) -> User | None:
 
 
 def find_active(account_id: int, user_id: int | None) -> User | None:
-    """Return an enabled user of an account, or None."""
+    """Return an enabled user of an account that is not closed, or None."""
     user = find(account_id, user_id)
-    return user if user is not None and user.disabled_at is None else None
+    return user if user is not None and user.disabled_at is None and user.account.closed_at is None else None
 
 
 def list_active(account_id: int, roles: Iterable[str] = ()) -> list[User]:
@@ -51,9 +51,12 @@ def list_active(account_id: int, roles: Iterable[str] = ()) -> list[User]:
 
 
 def list_of(user_id: int) -> list[TeamMember]:
-    """Return where a person may enter: the enabled memberships with their accounts, sorted by the account's id."""
+    """Return where a person may enter: the enabled memberships with their accounts, sorted by the account's id.
+
+    Nobody may enter a closed account.
+    """
     rows = TeamMember.select(TeamMember, Account).join(Account).where(TeamMember.user == user_id)
-    return list(rows.where(TeamMember.disabled_at.is_null()).order_by(Account.id))
+    return list(rows.where(TeamMember.disabled_at.is_null(), Account.closed_at.is_null()).order_by(Account.id))
 
 
 def bind_entry(user: User) -> User:

@@ -142,7 +142,7 @@ def find_by_cookie(token: str) -> Session | None:
         .join(Account)
         .where(
             Session.token_hash == crypto.hash_secret(token), Session.kind == "browser",
-            Session.expires_at > clock.now_ms(), TeamMember.disabled_at.is_null(),
+            Session.expires_at > clock.now_ms(), TeamMember.disabled_at.is_null(), Account.closed_at.is_null(),
         )
         .first()
     )  # fmt: skip
@@ -262,6 +262,12 @@ def delete_in_account(user_id: int, account_id: int) -> None:
     Session.delete().where(Session.user == user_id, Session.account == account_id).execute()
 
 
+def delete_of_account(account_id: int) -> None:
+    """End all sessions that have an account open, without audit entries."""
+    require_write_transaction()
+    Session.delete().where(Session.account == account_id).execute()
+
+
 def open_account(session_id: int, account_id: int, by: Actor) -> None:
     """Open another account of the person in a browser session, and record it in that account.
 
@@ -353,7 +359,9 @@ def find_by_token(token: str) -> TokenSession | None:
     row = fetch_one(
         "SELECT s.id, s.last_seen_at, s.user_id, s.account_id, m.role FROM session s "
         "JOIN team_member m ON m.user_id = s.user_id AND m.account_id = s.account_id "
-        "WHERE s.token_hash = ? AND s.kind = 'token' AND s.expires_at > ? AND m.disabled_at IS NULL",
+        "JOIN account a ON a.id = s.account_id "
+        "WHERE s.token_hash = ? AND s.kind = 'token' AND s.expires_at > ? AND m.disabled_at IS NULL "
+        "AND a.closed_at IS NULL",
         (crypto.hash_secret(claims["jti"]), clock.now_ms()),
     )
     if row is None or (str(row[2]), row[3]) != (claims["sub"], claims["acc"]):

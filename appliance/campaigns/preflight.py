@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from appliance.accounts import approvals
+from appliance.accounts import approvals, limits
 from appliance.accounts.audit import Actor
 from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.campaigns import (
@@ -537,9 +537,26 @@ def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
 
 
 # In the order of docs/decisions.md#3: the code of the first blocker becomes the `reason` of the error.
+def _check_account_limit(case: PreflightInput) -> Iterator[Finding]:
+    """Block a campaign to more contacts than the account may send messages to now."""
+    if case.by.is_test or case.campaign.started_at is not None or not audience.is_set(case.campaign):
+        return
+    left = limits.count_messages_left(case.account.id)
+    if left is None:
+        return
+    recipients = audience.count_audience(case.campaign).sendable
+    if recipients > left[0]:
+        message = gettext(
+            "this campaign has %(recipients)s recipients, and the account may send %(left)s more messages for now",
+            recipients=format_number(recipients), left=format_number(left[0]),
+        )  # fmt: skip
+        yield Finding(limits.ERROR_CODE, f"{message}. {limits.describe(left[1])}", "base")
+
+
 _BLOCKERS: tuple[Callable[[PreflightInput], Iterator[Finding]], ...] = (
     _check_audience, _check_confirmation, _check_content, _check_sender, _check_approval, _check_rendering,
     _check_missing_values, variant_preflight.check_test, local_preflight.check_local_time,
+    _check_account_limit,
 )  # fmt: skip
 # Those that variants of an A/B test can have too
 _VARIANT_BLOCKERS = (_check_content, _check_sender, _check_rendering, _check_missing_values)

@@ -7,6 +7,7 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from appliance.accounts import limits
 from appliance.content import pictures
 from appliance.content.pictures import Picture, UnusablePicture
 from appliance.core import clock, crypto
@@ -90,8 +91,12 @@ def prepare_upload(path: Path, full_size: bool = False) -> Picture:
 
 
 def add(account_id: int, filename: str, picture: Picture) -> Media:
-    """Store a picture under a new random signed id and return its row."""
+    """Store a picture under a new random signed id and return its row.
+
+    Raises Conflict (`account_limit`) if the account has no room for it.
+    """
     require_write_transaction()
+    limits.require_picture(account_id, len(picture.content))
     media: Media = Media.create(
         account=account_id, signed_id=crypto.random_base62(_NAME_LENGTH), filename=filename or "picture",
         content_type=picture.content_type, bytes=len(picture.content), width=picture.width, height=picture.height,

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.accounts import limits
 from appliance.audience.contacts import statuses
 from appliance.core import clock, crypto
-from appliance.core.errors import Unavailable
+from appliance.core.errors import Conflict, Unavailable
 from appliance.core.executable import run_child
 from appliance.core.i18n import gettext_noop
 from appliance.events import log as events
@@ -122,11 +123,15 @@ def record_staged(import_id: int, total: int, failed: int, formats: dict[str, di
 def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> None:
     """Apply the rows at the positions (after, last] of the attached staging file; raises Cancelled.
 
+    Raises Conflict (`account_limit`) if the account has no room for another contact; a chunk may exceed the limit.
+
     The outcomes and the progress of the import are stored in the same transaction. The states of contacts are added to
     `arriving`.
     """
     require_write_transaction()
     _raise_if_cancelled(plan.import_id)
+    if resource == "contacts":
+        limits.require_contacts(plan.account_id)
     now = clock.now_ms()
     inserted = (
         row_writer.insert_plain_people(plan, after, last, now)
@@ -150,6 +155,8 @@ def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving
         state_changes,
     )
     arriving.take(outcomes)
+    created_count = inserted.number + sum(outcome.result == "created" for outcome in outcomes)
+    limits.note_contacts(plan.account_id, created_count)
 
 
 class ChunkCheck(NamedTuple):
@@ -364,6 +371,8 @@ class Importer:
             transactions.write(finish_import, job.id, "cancelled")
         except Unavailable:
             raise
+        except Conflict as reached:
+            transactions.write(finish_import, job.id, "failed", str(reached))
         except file_reader.UnreadableFile as fault:
             transactions.write(finish_import, job.id, "failed", str(fault))
         except Exception:

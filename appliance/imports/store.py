@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance.accounts import accounts
+from appliance.accounts import accounts, limits
 from appliance.audience import lists
 from appliance.core import addresses, clock, data_dir, signals
 from appliance.core.errors import (
@@ -26,7 +26,7 @@ from appliance.core.validation import Country, Id, Line, Name, PageQuery
 from appliance.imports import columns, detection, file_reader
 from appliance.imports.file_reader import FilePreview
 from appliance.settings import config
-from appliance.storage.database import Page, fetch_one, normalize_name, paginate, rows
+from appliance.storage.database import Page, fetch_one, normalize_name, paginate, rows, scalar
 from appliance.storage.models import Import
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -304,6 +304,7 @@ def _find_last_with_columns(account_id: int, resource: str, column_names: list[s
 
 def _create(account_id: int, upload: Upload, file_preview: FilePreview, actor: str, state: dict[str, Any]) -> Import:
     now = clock.now_ms()
+    limits.require_import(account_id, count_running(account_id))
     job = Import.create(
         account=account_id, resource=upload.resource, filename=upload.filename, bytes=upload.bytes,
         format=file_preview.format, product=file_preview.product, columns=_describe_columns(upload, file_preview),
@@ -315,6 +316,12 @@ def _create(account_id: int, upload: Upload, file_preview: FilePreview, actor: s
     data_dir.sync_to_disk(import_directory(job.id))
     data_dir.sync_to_disk(import_directory())
     return job
+
+
+def count_running(account_id: int) -> int:
+    """Return how many imports of an account are read, checked, applied or undone, or wait for it."""
+    sql = "SELECT count(*) FROM import WHERE account_id = ? AND status NOT IN ('complete', 'failed', 'cancelled')"
+    return int(scalar(sql, (account_id,)))
 
 
 def _resolve_options(account_id: int, options: ImportOptions, dry_run: bool) -> ImportOptions:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session, TLSSetupException
 
-from appliance.accounts import access, request_limits
+from appliance.accounts import access, limits, request_limits
 from appliance.accounts.access import SubmissionKey
 from appliance.audience import consent
 from appliance.certificates import store
@@ -463,7 +463,12 @@ def _parse_recipient(address: str) -> Address | None:
 
 
 async def _report_limit(key: SubmissionKey, error: RateLimitExceeded) -> str:
-    """Return the reply at the hourly limit of a key, and write to the owners of its account."""
+    """Return the reply at the hourly limit of a key, and write to the owners of its account.
+
+    At a limit of the account, the reply says so; its owners are told by the job `limits`.
+    """
+    if error.extra.get("reason") == limits.ERROR_CODE:
+        return f"450 4.7.1 {error.message} Try again in {-(-error.retry_after // 3600)} hours"
     log.warning("submission: hourly limit reached key=%s limit=%s", key.id, key.hourly_limit)
     try:
         await transactions.commit(system_emails.report_submission_limit, key.id, key.hourly_limit)

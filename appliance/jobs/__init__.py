@@ -55,7 +55,7 @@ from appliance.flows.request_worker import FlowRequestWorker
 from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
-from appliance.jobs import housekeeping
+from appliance.jobs import housekeeping, limit_notice
 from appliance.jobs.memory_storage import BlockingMemoryStorage
 from appliance.ops import litestream, updates
 from appliance.ops.backups import create as backups
@@ -134,6 +134,7 @@ class Jobs:
             "starts": self.start_campaigns, "consents": self.keep_consents,
             "experiments": self.advance_experiments, "requests": self.request_worker.run,
             "replays": self.run_replays, "updates": updates.check_if_due, "copies": self.copy_elsewhere,
+            "limits": limit_notice.notify_owners,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -407,7 +408,7 @@ class Jobs:
         if abs(now - self._last_cleanup_ms) < _HOUR_MS:
             return False
         self._last_cleanup_ms = now
-        for name in ("cleanup", "consents", "updates"):
+        for name in ("cleanup", "consents", "updates", "limits"):
             signals.wake(name)
         return True
 

@@ -20,7 +20,7 @@ from appliance import VERSION
 from appliance.accounts import settings
 from appliance.core import clock, crypto, data_dir, executable, i18n, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
-from appliance.ops import support_bundle
+from appliance.ops import account_commands, support_bundle
 from appliance.ops.backup_commands import add_backup_commands
 from appliance.ops.backups import archive
 from appliance.ops.backups import create as backups
@@ -286,10 +286,7 @@ def _add_account_commands(top: Any) -> None:
     key.add_argument("--agent", action="store_true", help="for an AI agent, which reads, drafts and proposes")
     key.add_argument("--test", action="store_true", help="its messages go to the built-in inbox")
     key.add_argument("--account", type=parse_account_id, default=1, metavar="ID")
-    account = _add_command(
-        group("account", "accounts of the installation"), "add", _account_add, "add an account and print its id"
-    )
-    account.add_argument("name", metavar="NAME")
+    account_commands.add(group("account", "accounts of the installation"), _add_command, _open_database)
     agents = group("agents", "AI agents")
     for name, words in (("stop", "stop all agents of an account"), ("resume", "let the agents of an account go on")):
         switch = _add_command(agents, name, _agents_switch, words)
@@ -397,21 +394,6 @@ def _agents_switch(options: argparse.Namespace) -> None:
     if not rows("SELECT 1 FROM account WHERE id = ?", (options.account,)):
         raise CommandFailed(f"there is no account {options.account}")
     transactions.write(agents.set_stopped, options.account, options.is_stopped, Actor("cli"))
-
-
-def _account_add(options: argparse.Namespace) -> None:
-    from appliance.accounts import accounts, audit, users
-    from appliance.accounts.audit import Actor
-    from appliance.core.validation import read
-
-    _open_database(options)
-    if not users.has_users():
-        raise CommandFailed("set up the installation first: campanero setup, or the link that campanero serve prints")
-    read(accounts.AccountWrite, {"name": options.name})
-    account = transactions.write(
-        audit.run_and_record, Actor("cli"), "account_add", accounts.create, options.name.strip()
-    )
-    print(account.id)
 
 
 def _check(options: argparse.Namespace) -> None:

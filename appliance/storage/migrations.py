@@ -389,6 +389,14 @@ def _copies(handle: Any) -> None:
         database.create_tables([models.CopyRun], safe=False)
 
 
+def _account_limits(handle: Any) -> None:
+    """Add limits and closing to accounts."""
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}
+    for column in ("limits TEXT", "limit_notices TEXT", "closed_at INTEGER"):
+        if column.partition(" ")[0] not in columns:
+            handle.execute(f"ALTER TABLE account ADD COLUMN {column}")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -408,6 +416,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _sign_in_providers,
     restored_sends,
     _copies,
+    _account_limits,
 )  # fmt: skip
 
 

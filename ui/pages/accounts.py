@@ -4,7 +4,7 @@ from sanic import Request
 from sanic.exceptions import NotFound as NoPage
 from sanic.response import HTTPResponse
 
-from appliance.accounts import members, sessions
+from appliance.accounts import access, members, sessions
 from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext
 from appliance.storage.transactions import commit, fetch
@@ -17,7 +17,7 @@ pages = Pages("ui_accounts", url_prefix="/accounts")
 
 
 @pages.post("/open")
-@signed_in(any_account=True)
+@signed_in(access.SELF_SCOPE, any_account=True)
 async def open_account(request: Request, visit: Visit) -> HTTPResponse:
     """Open another account of the person in this browser, at the same page if that account has it, else at Home.
 

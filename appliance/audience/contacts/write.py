@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from appliance.accounts import limits
 from appliance.audience import consent, lists
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import search, store
@@ -305,7 +306,8 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteR
     """Create a contact, or update the contact that already has the email address or the phone number of the request.
 
     If one contact has the email address and another has the phone number, Invalid is raised (docs/decisions.md#9), as
-    for all other errors of the request.
+    for all other errors of the request. Raises Conflict (`account_limit`) if the API or a page would create a contact
+    that the account has no room for; who signs up by a form is never refused.
     """
     require_write_transaction()
     existing_id, faults = _find_existing(account_id, request)
@@ -319,6 +321,8 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteR
     plan.check()
     now = clock.now_ms()
     created = contact is None
+    if created and evidence.source in ("api", "ui"):
+        limits.require_contacts(account_id)
     if contact is None:
         contact = Contact(account=account_id, uuid=str(uuid.uuid4()), data={}, created_at=now, updated_at=now)
     old_tags = tags_of(contact.data)
@@ -326,6 +330,7 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteR
     contact.updated_at = now
     if created:
         CONTACTS.insert(contact)
+        limits.note_contacts(account_id, 1)
     else:
         CONTACTS.save(contact)
     if created:

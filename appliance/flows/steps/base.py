@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, convert
 
+from appliance.accounts import limits
 from appliance.content.designs import utm
 from appliance.content.designs.utm import UtmWrite
 from appliance.content.templates import validation
@@ -326,16 +327,20 @@ def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context
     """Create the message of a step for each run that has none of this visit, and return the results in their order.
 
     If the contact may not get the message, a skipped message is created, and the result of the run has the skip
-    reason. Raises ValueError for a step without content.
+    reason. Messages beyond a limit of the account wait until the next day or month. Raises ValueError for a step
+    without content.
     """
     require_write_transaction()
     values = _get_common_values(channel, node, context)
     best, reason = _TRANSACTIONAL if values["transactional"] else _MARKETING
     values["runs"] = json.dumps([run.id for run in runs])
+    held_until = limits.find_hold(context.account_id, sum(not run.test for run in runs))
+    values["quiet"] = max(filter(None, (values["quiet"], held_until)), default=None)
     message_rows = rows(
         _INSERT_MESSAGES.format(best=best, reason=reason, round=_ROUND if context.repeats else "0"), values
     )
     skipped_rows = [row for row in message_rows if row[3] is not None]
+    limits.note_messages(context.account_id, sum(row[3] is None and not row[4] for row in message_rows))
     log.record_many([_build_skip_event(channel, row, node, context) for row in skipped_rows])
     if len(skipped_rows) < len(message_rows):
         after_commit(lambda: signals.wake("outbox"))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.accounts import limits
 from appliance.audience.consent import REASONS_BY_SEVERITY
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.addresses import Address
@@ -97,8 +98,8 @@ def queue(
     """Queue an email for each of the checked recipients and return the id of its `BulkContent`.
 
     The row of a recipient who may not get it is stored as `skipped`, with an event. The parameters are as for
-    `transactional.queue_message`. Raises Invalid: with all errors, as `transactional_disabled`, or as
-    `sender_not_ready`.
+    `transactional.queue_message`. Raises RateLimitExceeded at a limit of the account. Raises Invalid: with all errors,
+    as `transactional_disabled`, or as `sender_not_ready`.
     """
     require_write_transaction()
     account, faults = Account.get_by_id(account_id), Faults()
@@ -110,6 +111,7 @@ def queue(
     faults.check()
     if not test:
         transactional.require_sender(account, message, validated.template, recipients[0].address)
+        limits.require_messages(account_id, len(recipients))
     now = clock.now_ms()
     fields = validated.fields
     bulk = BulkContent.create(account=account_id, body=fields["body"], text=fields["text"], created_at=now)
@@ -138,6 +140,8 @@ def queue(
                  f"message:{message_id}", test=test)
         for message_id, contact_id, reason in skipped
     ])  # fmt: skip
+    if not test:
+        limits.note_messages(account_id, len(recipients) - len(skipped))
     if files:
         left_out = {message_id for message_id, _, _ in skipped}
         attachments.attach([message_id for message_id in ids.values() if message_id not in left_out], files)

@@ -7,7 +7,7 @@ stored in the database, so that the emails of several connections share a commit
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from appliance.accounts import access
+from appliance.accounts import access, limits
 from appliance.content.designs import markup
 from appliance.core import addresses, clock, signals
 from appliance.core.addresses import Address
@@ -80,13 +80,15 @@ def queue(submission: Submission) -> Queued:
     """Queue an email for each recipient who has not got it yet, and return the new messages.
 
     A recipient who may not get it has a row with the status `skipped`. Nothing is stored if no recipient is new. Raises
-    KeyRevoked, or RateLimitExceeded at the hourly limit.
+    KeyRevoked, or RateLimitExceeded at the hourly limit of the key or at a limit of the account.
     """
     require_write_transaction()
     email, now = submission.email, clock.now_ms()
     known = _find_repeated(submission, now)
     recipients = [address for address in submission.recipients if address.key not in known]
     submission_limits.take(submission.key_id, submission.hourly_limit, len(recipients))
+    if recipients and not submission.is_test:
+        limits.require_messages(submission.account_id, len(recipients))
     if not access.count_submission(submission.key_id, now, is_new=bool(recipients)):
         raise KeyRevoked
     if not recipients:
@@ -111,6 +113,8 @@ def queue(submission: Submission) -> Queued:
                 first_message_id=None if is_alone else messages[0].id,
             )
         )  # fmt: skip
+    if not submission.is_test:
+        limits.note_messages(submission.account_id, sum(not message.skip_reason for message in messages))
     after_commit(lambda: signals.wake("outbox"))
     return Queued(messages, len(submission.recipients) - len(recipients))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from appliance.accounts import request_limits
+from appliance.accounts import limits, request_limits
 from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
@@ -199,7 +199,8 @@ def queue_message(
     returns the error for the client. `key` is the idempotency key. With `test`, the message is captured and its sender
     not checked. A copy shows the values of the contact of `to`; without `can_read_contacts`, neither a copy nor a
     message with `test` shows values of a contact. `files` are the attachments of the request, stored on disk
-    (`attachments.store`). Raises RateLimitExceeded (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors,
+    (`attachments.store`). Raises RateLimitExceeded (`sms_rules.limit_unknown_numbers`, or at a limit of the account),
+    or Invalid: with all errors,
     as `transactional_disabled`, or as `sender_not_ready`.
     """
     require_write_transaction()
@@ -213,6 +214,7 @@ def queue_message(
     faults.check()
     if not test:
         require_sender(account, request, validated.template, validated.checked.address)
+        limits.require_messages(account_id, len(validated.recipients))
     first: Message | None = None
     ids: list[int] = []
     for recipient in validated.recipients:
@@ -224,6 +226,8 @@ def queue_message(
         ids += [] if message.status == "skipped" else [message.id]
         _store_content(message, first, request, validated, recipient.kind, shown_as, bool(files))
     assert first is not None
+    if not test:
+        limits.note_messages(account_id, len(ids))
     if files:
         attachments.attach(ids, files)
     after_commit(lambda: signals.wake("outbox"))

@@ -35,6 +35,9 @@ class Account(Table):
     agents_stopped_at = Time(null=True)  # since when all agents are stopped
     password_sign_in = BooleanField(default=True)  # whether a password is enough to sign in (beside OpenID Connect)
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
+    limits = Json(null=True)  # of the operator, by name (`accounts/limits.py`); null: none
+    limit_notices = Json(null=True)  # by the name of a limit: the period and the share that owners were told about
+    closed_at = Time(null=True)  # since when nobody can sign in and nothing is sent
     created_at = Time()
     updated_at = Time()
 
