@@ -45,7 +45,7 @@ GROUPS = (
         (
             "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain",
             "company-mail", "sign-in", "assistants", "watch", "security", "backup", "set-up-copies", "copies",
-            "how-far", "second-machine",
+            "how-far", "second-machine", "several-accounts",
         ),
     ),
     Group(
@@ -99,6 +99,8 @@ HELP = (
     ("/outbox", "reports", "find-messages-that-were-not-delivered"),
     ("/proposals", "assistants", "decide-about-a-proposal"),
     ("/segments", "segments", ""),
+    ("/settings/accounts", "several-accounts", ""),
+    ("/settings/accounts/#", "several-accounts", "set-limits"),
     ("/settings/apps", "mcp", ""),
     ("/settings/audit", "team", "see-who-changed-what"),
     ("/settings/backups", "set-up-copies", ""),

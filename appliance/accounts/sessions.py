@@ -81,7 +81,9 @@ def create(
         user_agent=user_agent, method=method, device=recognition.device, created_at=now, last_seen_at=now,
         expires_at=now + IDLE_TIMEOUT_MS, identity=identity,
     )  # fmt: skip
-    User.update(last_login_at=now, last_account=user.account_id).where(User.id == user_id).execute()
+    # What a program signs in to does not change what the person's next browser session opens.
+    opened = {"last_account": user.account_id} if kind == "browser" else {}
+    User.update(last_login_at=now, **opened).where(User.id == user_id).execute()
     _record(session, "login", ip)
     if recognition.is_new and recognition.has_others:
         devices.signed_in_on_new_device.send(user, session)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from sanic import HTTPResponse, Request
 
-from appliance.accounts import access, app_grants, login, sessions
+from appliance.accounts import access, app_grants, login, members, sessions
 from appliance.accounts import agents as account_agents
 from appliance.accounts.access import Credential
 from appliance.api import http, oauth, schemas
@@ -16,9 +16,11 @@ from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.http import ApiError
 from appliance.core import crypto, validation
 from appliance.core.clock import iso
-from appliance.core.errors import NotFound, Unavailable
+from appliance.core.errors import Invalid, NotFound, Unavailable
+from appliance.core.validation import Id
 from appliance.settings import config
-from appliance.storage.transactions import commit, fetch_inline
+from appliance.storage.models import User
+from appliance.storage.transactions import commit, fetch, fetch_inline
 
 # No issued API key or token is longer.
 _MAX_TOKEN_CHARACTERS = 4096
@@ -217,6 +219,16 @@ class Login(Struct):
         ]
         | None
     ) = None
+    account_id: (
+        Annotated[
+            Id,
+            Meta(
+                description="account that the token is for, if the user is in several; default: the one with the "
+                "smallest id"
+            ),
+        ]
+        | None
+    ) = None
 
 
 class LoginOfUser(Struct):
@@ -253,6 +265,7 @@ async def log_in(request: Request) -> HTTPResponse:
     credentials = _parse_login(http.parse_json_object(request, request.body))
     try:
         user = await login.sign_in(credentials.email, credentials.password, credentials.otp, request.ctx.client)
+        user = await fetch(_bind_account, user, credentials.account_id)
         agent = request.headers.get("user-agent")
         method: sessions.Method = "password_code" if login.has_second_factor(user) else "password"
         issued = await commit(login.issue_token, user, request.ctx.client, agent, method)
@@ -261,6 +274,19 @@ async def log_in(request: Request) -> HTTPResponse:
     signed_in_user = SignedInUser(user.id, user.email, user.name, user.role)
     response = SignedIn(issued.token, iso(issued.expires_at) or "", signed_in_user)
     return http.json_response(response, 200, {"Authorization": f"Bearer {issued.token}", "Cache-Control": "no-store"})
+
+
+def _bind_account(user: User, account_id: int | None) -> User:
+    """Load the account that the token of a person is for; raises Invalid if the person may not enter it.
+
+    What the person opens in a browser does not change the account of a program.
+    """
+    rows = members.list_of(user.id)
+    member = next((row for row in rows if account_id in (None, row.account_id)), None)
+    if member is None:
+        raise Invalid({"account_id": ["must exist"]})
+    user.member = member
+    return user
 
 
 def _parse_login(raw: dict[str, Any]) -> Login:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.kit.api_users import login
 from tests.kit.client import Client, Response
 from tests.kit.openapi_document import OpenApiDocument, Operation, body_with, validation_errors
-from tests.kit.server import Server
+from tests.kit.server import PASSWORD, Server
 from tests.kit.tenants import MISSING_ID, Tenant, comparable_response, two_tenants
 from tests.kit.uploads import upload
 
+BOTH = "both@example.org"
 # Bodies of operations for which an empty body would be another error
 BODIES: dict[str, dict[str, Any]] = {
     "PATCH /campaigns/{id}": {"name": "taken"},
@@ -164,6 +166,32 @@ def test_ids_of_another_account_in_paths(tenants: tuple[Tenant, Tenant]) -> None
             walked += 1
     assert walked >= 50
     assert ours.read_all() == before
+
+
+def test_a_person_in_both_accounts_reaches_one_at_a_time(tenants: tuple[Tenant, Tenant], server: Server) -> None:
+    """A token is for one account, the first or that of `account_id`: an id of the other one is unknown to it."""
+    ours, theirs = tenants
+    server.cli("user", "add", "--email", BOTH, stdin=f"{PASSWORD}\n")
+    server.cli("user", "add", "--email", BOTH, "--account", str(theirs.account))
+    third = int(server.cli("account", "add", "Third").stdout)
+    for given, account in ((None, 1), (1, 1), (theirs.account, theirs.account)):
+        api = Client(server.url, login(server, BOTH, account_id=given).expect(200)["token"])
+        assert api.get("/account").expect(200)["id"] == account
+        assert api.get("/user").expect(200)["account_id"] == account
+    for wrong in (third, MISSING_ID):
+        refused = login(server, BOTH, account_id=wrong)
+        assert refused.status == 422 and set(refused.json["validation_errors"]) == {"account_id"}
+    api = Client(server.url, login(server, BOTH, account_id=theirs.account).expect(200)["token"])
+    walked = 0
+    for operation in OpenApiDocument(api).operations():
+        if not operation.has_id or operation.method != "GET" or operation.noun not in ours.object_ids:
+            continue
+        number = ours.object_ids[operation.noun]
+        inner = ours.object_ids[operation.nested_noun] if operation.nested_noun else None
+        got, never = (send_request(api, operation, each, inner, True) for each in (number, MISSING_ID))
+        assert got.status == 404 and comparable_response(got, number) == comparable_response(never, number), operation
+        walked += 1
+    assert walked >= 20
 
 
 def test_a_contact_of_another_account_is_not_explained(tenants: tuple[Tenant, Tenant]) -> None:
