@@ -13,7 +13,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import limits
+from appliance.accounts import access, limits
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext
 from appliance.settings import config
@@ -186,7 +186,9 @@ def signed_in(needs: str | None = None, any_account: bool = False) -> Callable[[
                 return _redirect_to_login(request)
             request.ctx.needs = needs  # read by `session.has_access`
             if request.method not in SAFE_METHODS and not any_account:
-                is_wrong, intended = other_accounts.find_wrong_account(request, request.ctx.visit)
+                is_wrong, intended = other_accounts.find_wrong_account(
+                    request, request.ctx.visit, needs == access.SELF_SCOPE
+                )
                 if is_wrong:
                     return render_problem(request, 409, "other_account", intended=intended, back=_page_path(request))
             if needs is not None and not request.ctx.visit.can(needs):

@@ -68,18 +68,19 @@ def is_shared_page(path: str) -> bool:
     return not any(part.isdecimal() for part in path.split("/"))
 
 
-def find_wrong_account(request: Request, visit: Visit) -> tuple[bool, TeamMember | None]:
+def find_wrong_account(request: Request, visit: Visit, is_personal: bool) -> tuple[bool, TeamMember | None]:
     """Return whether a write is meant for another account than the open one, and which of the person's it is for.
 
-    A write about an object needs not say what it is for, because the object is in one account only. Any other one must,
-    if the person has several accounts.
+    A write about an object needs not say what it is for, because the object is in one account only, nor does one that
+    `is_personal`, like a new password. Any other one must, if the person has several accounts.
     """
     stated = request.headers.get(HEADER) or request.args.get(FIELD)
     if not stated and request.body:
         form: Any = request.get_form(keep_blank_values=True)
         stated = form.get(FIELD) if form else None
     if not stated:
-        return visit.has_several_accounts and _parse_object(request.path) is None, None
+        is_bound = is_personal or _parse_object(request.path) is not None
+        return visit.has_several_accounts and not is_bound, None
     if stated == str(visit.account_id):
         return False, None
     return True, next((row for row in visit.memberships if str(row.account_id) == stated), None)

@@ -52,7 +52,9 @@ _MEGABYTE = 1_000_000
 # Limits that a command changed in another process apply after this time at the latest.
 _CACHE_SECONDS = 5.0
 # Counts are read from the database again after this time; between, what is added is counted in memory.
-_COUNT_SECONDS = 60.0
+_COUNT_SECONDS = 600.0
+# At a limit, the count is read again after this time: what was deleted since makes room.
+_RECOUNT_SECONDS = 1.0
 _COUNT_MESSAGES = (
     "SELECT count(*) FROM message WHERE account_id = ? AND created_at >= ? AND test = 0 AND source_type != 'system' "
     "AND status NOT IN ('skipped', 'cancelled')"
@@ -199,12 +201,11 @@ def require_contacts(account_id: int, added: int = 1) -> None:
     if limit is None:
         return
     used = _read_use(account_id, "contacts")[0]
-    if used + added > limit:
-        # What was deleted since the last count makes room at once.
+    if used + added > limit and time.monotonic() - _counts[account_id, "contacts"].read_at > _RECOUNT_SECONDS:
         _counts.pop((account_id, "contacts"), None)
         used = _read_use(account_id, "contacts")[0]
-        if used + added > limit:
-            raise _refuse(LimitUse("contacts", used, limit))
+    if used + added > limit:
+        raise _refuse(LimitUse("contacts", used, limit))
 
 
 def note_contacts(account_id: int, added: int) -> None:

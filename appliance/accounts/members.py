@@ -93,6 +93,17 @@ def is_sole_account(user: User) -> bool:
     return not others.exists()
 
 
+def list_shared(account_id: int) -> set[int]:
+    """Return the ids of the users of an account who are in another account, too."""
+    others = TeamMember.alias()
+    shared = (
+        TeamMember.select(TeamMember.user)
+        .join(others, on=(others.user == TeamMember.user) & (others.account != TeamMember.account))
+        .where(TeamMember.account == account_id)
+    )
+    return {row.user_id for row in shared}
+
+
 def require_sole_account(user: User) -> None:
     """Raise NotAllowed if the person is in another account, too.
 

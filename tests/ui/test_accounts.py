@@ -132,6 +132,8 @@ def test_a_form_of_another_tab_is_refused(world: World) -> None:
     # Without a statement, a write that is about no object is refused, too.
     assert user.status("POST", "/lists", name="Unstated") == 409
     assert user.status("POST", "/lists", name="Made up", open_account="77") == 409
+    # What is the person's own needs no statement.
+    assert user.status("POST", "/settings/you", name="Owner") == 303
     partial = user.request("POST", "/lists", b"name=Header", **{"X-Account": "1", "HX-Request": "true"})
     assert partial.status == 409 and partial.headers["hx-retarget"] == "#dialog"
     switched = user.request("POST", "/accounts/open", b"account=1", **{"X-Account": "77", "HX-Request": "true"})
@@ -150,6 +152,7 @@ def test_an_admin_of_one_account_cannot_enter_the_other(world: World) -> None:
     for change in ({"password": "another long password"}, {"name": "Renamed"}, {"otp": False}):
         assert admin.patch(f"/users/{person['id']}", change).status == 403
     page = ScriptlessBrowser(world.server.client(), "south@example.org")
+    assert f"/settings/team/{person['id']}/password" not in page.get("/settings/team")
     assert page.status("POST", f"/settings/team/{person['id']}/password") == 403
     assert admin.patch(f"/users/{person['id']}", {"role": "admin"}).expect(200)["role"] == "admin"
     user = ScriptlessBrowser(world.server.client(), VIEWER)

@@ -7,6 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import accounts, approvals, audit
+from appliance.accounts import limits as account_limits
 from appliance.audience import lists
 from appliance.audience import lists as contact_lists
 from appliance.audience.contacts import store as contacts
@@ -89,8 +90,8 @@ def _load_growth(visit: Visit, days: int) -> dict[str, Any]:
 def _load_activity(account_id: int) -> dict[str, Any]:
     """Return the template context that the Home page refreshes while a campaign is being sent.
 
-    The context has the campaigns in progress and scheduled, open approval requests, and the number of uncertain
-    messages.
+    The context has the campaigns in progress and scheduled, open approval requests, the number of uncertain
+    messages, and the limits of the account of which 80 % are used.
     """
     phases = campaigns.count_by_phase(account_id)
     now = sorted(_list_by_phases(account_id, phases, _CURRENT_PHASES), key=lambda row: row.updated_at, reverse=True)
@@ -100,6 +101,11 @@ def _load_activity(account_id: int) -> dict[str, Any]:
         "next_rows": sorted(_list_by_phases(account_id, phases, ("scheduled",)), key=lambda row: row.scheduled_at),
         "asked_rows": _list_approval_requests(account_id),
         "doubts": delivery_status.count_by_status(account_id, "uncertain"),
+        "full_limits": [
+            account_limits.describe(use)
+            for use in account_limits.list_uses(account_id)
+            if use.share >= account_limits.WARN_SHARE
+        ],
     }
 
 

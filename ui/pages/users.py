@@ -9,7 +9,18 @@ from msgspec import UNSET
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, audit, devices, invitations, login, passkeys, passwords, sessions, users
+from appliance.accounts import (
+    access,
+    audit,
+    devices,
+    invitations,
+    login,
+    members,
+    passkeys,
+    passwords,
+    sessions,
+    users,
+)
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.sending.domains import records
@@ -147,6 +158,7 @@ async def render_team(
         conflict=conflict,
         roles=ROLES,
         keys=await fetch(_keys_by_user, visit.account_id),
+        shared=await fetch(members.list_shared, visit.account_id),
         new_password=session.pop_secret(visit, "password"),
         invited=await fetch(invitations.list_open, visit.account_id),
         is_valid=invitations.is_valid,
