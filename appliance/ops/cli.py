@@ -108,6 +108,7 @@ def _add_user(options: argparse.Namespace) -> None:
     if person is not None:
         join = (users.join, options.account, person.id, options.role)
         transactions.write(audit.run_and_record, _build_actor(), "user_add", *join, data=data)
+        print(f"{person.email} has a user already, who joins the account and keeps the password.")
         return
     new_user = users.prepare_user(options.email, read_password())
     args = (users.create, options.account, new_user, options.role)

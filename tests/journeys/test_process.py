@@ -150,12 +150,14 @@ def test_user_key_and_account_commands(server: Server) -> None:
     assert key.stdout.strip().startswith("camp_live_") and len(key.stdout.strip()) == len("camp_live_") + 36
     assert server.client(key.stdout.strip()).get("/contacts").status == 200
     for command, message in (
-        (("user", "add", "--email", "x@example.org"), "taken"),
+        (("user", "add", "--email", "x@example.org", "--account", second), "taken"),
         (("user", "add", "--email", "y@example.org", "--role", "king"), "role"),
         (("key", "create", "k", "--scope", "everything"), "Unknown scope"),
         (("key", "create", "k", "--account", "99"), "account"),
     ):
         assert message in server.cli(*command, stdin=PASSWORD + "\n", expect=1).stderr
+    joined = server.cli("user", "add", "--email", "x@example.org", "--role", "viewer")
+    assert joined.stdout == "x@example.org has a user already, who joins the account and keeps the password.\n"
 
 
 def test_usage_errors_exit_with_2(fresh_server: FreshServer) -> None:
