@@ -159,6 +159,9 @@ def test_only_operators_manage_accounts(south: South) -> None:
     created = page.press("Add account")
     assert created.title.startswith("Third")
     assert operator.status("GET", "/settings/accounts/987654321") == 404
+    closed = HtmlPage(operator, created.path).press("Close account")
+    assert "This account is closed since" in closed.text
+    assert "is open again" in closed.press("Reopen account").text
     bad = operator.submit(f"{created.path}/limits", contacts="many")
     assert bad.status in (409, 422)
 

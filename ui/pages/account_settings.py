@@ -1,16 +1,18 @@
 """The pages of the accounts of the installation, for its operators: owners and admins of the first account."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import access, limits, members, operators
+from appliance.accounts.audit import Actor
 from appliance.accounts.limits import AccountLimits
 from appliance.core import errors
-from appliance.core.i18n import gettext
-from appliance.storage.models import TeamMember, User
+from appliance.core.i18n import gettext, gettext_noop
+from appliance.storage.models import Account, TeamMember, User
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import view
 from ui.forms import Form
@@ -20,6 +22,8 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_account_settings", url_prefix="/settings/accounts")
 _NUMBER = re.compile("[0-9]{1,10}")
+_CLOSED = gettext_noop("%(name)s is closed. Nobody can sign in to it, and it sends nothing.")
+_REOPENED = gettext_noop("%(name)s is open again. Its users resume sending when they are ready.")
 
 
 def _require_operator(visit: Visit) -> None:
@@ -86,27 +90,27 @@ async def set_limits(request: Request, visit: Visit, account_id: int) -> HTTPRes
 @signed_in(access.ADMIN_SCOPE)
 async def close(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
     """Close an account; the notice offers to open it again."""
-    await fetch(_require_operator, visit)
-    try:
-        account = await commit(operators.close, account_id, visit.actor)
-    except errors.Invalid as error:
-        return await _render_account(request, visit, account_id, Form().add_errors(error), 422)
-    text = gettext("%(name)s is closed. Nobody can sign in to it, and it sends nothing.", name=account.name)
-    view.flash(request, text, (f"/settings/accounts/{account_id}/reopen", {}))
-    return view.redirect(request, f"/settings/accounts/{account_id}")
+    undo = f"/settings/accounts/{account_id}/reopen"
+    return await _change_state(request, visit, account_id, operators.close, _CLOSED, undo)
 
 
 @pages.post("/<account_id:int>/reopen")
 @signed_in(access.ADMIN_SCOPE)
 async def reopen(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
     """Open a closed account again."""
+    return await _change_state(request, visit, account_id, operators.reopen, _REOPENED)
+
+
+async def _change_state(
+    request: Request, visit: Visit, account_id: int, change: Callable[[int, Actor], Account], text: str, undo: str = ""
+) -> HTTPResponse:
+    """Close or reopen an account and return to its page, with a notice; `undo` is the URL of its undo button."""
     await fetch(_require_operator, visit)
     try:
-        account = await commit(operators.reopen, account_id, visit.actor)
+        account = await commit(change, account_id, visit.actor)
     except errors.Invalid as error:
         return await _render_account(request, visit, account_id, Form().add_errors(error), 422)
-    text = gettext("%(name)s is open again. Its users resume sending when they are ready.", name=account.name)
-    view.flash(request, text)
+    view.flash(request, gettext(text, name=account.name), (undo, {}) if undo else None)
     return view.redirect(request, f"/settings/accounts/{account_id}")
 
 
