@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta, Struct
 
 from appliance.sending.delivery import bounce_classes
+from appliance.storage import masking
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Campaign, Message
 
@@ -78,7 +79,7 @@ class _ProblemGroup(NamedTuple):
 
 
 class _ProblemCache:
-    """Cached values by campaign id.
+    """Cached values by campaign id; `problems` also by whether contact data is masked.
 
     `problems` holds the groups of failed messages, and the counts of the campaign when they were read: other counts
     make the groups stale. `sent` holds samples of the sent count as (monotonic seconds, count).
@@ -86,7 +87,7 @@ class _ProblemCache:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.problems: dict[int, tuple[Any, list[_ProblemGroup]]] = {}
+        self.problems: dict[tuple[int, bool], tuple[Any, list[_ProblemGroup]]] = {}
         self.sent: dict[int, deque[tuple[float, int]]] = {}
 
 
@@ -133,15 +134,16 @@ def count_skips(campaign: Campaign) -> dict[str, int]:
 
 def _load_problem_groups(campaign: Campaign) -> list[_ProblemGroup]:
     """Return the groups of failed messages, from the cache unless the campaign or its counts have changed."""
+    key = campaign.id, masking.is_active()
     sums = (campaign.updated_at, *(campaign.stats[name] for name in _FAILED_STATUSES))
     with _cache.lock:
-        cached_sums, groups = _cache.problems.get(campaign.id, (None, []))
+        cached_sums, groups = _cache.problems.get(key, (None, []))
     if cached_sums != sums:
         groups = _group_problems(f"m.campaign_id = ? AND m.status IN {_FAILED_LIST}", (campaign.id,))
         with _cache.lock:
             if len(_cache.problems) >= _MAX_CACHED:
                 _cache.problems.clear()
-            _cache.problems[campaign.id] = sums, groups
+            _cache.problems[key] = sums, groups
     return groups
 
 

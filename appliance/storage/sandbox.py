@@ -16,6 +16,7 @@ import apsw
 import peewee
 
 from appliance.core import signals
+from appliance.storage import masking
 from appliance.storage.database import database, write_state
 
 # The ids of rows that a sandbox creates begin here: above every real id, and below 2^48, the limit of signed links. An
@@ -65,9 +66,11 @@ def sandbox(tables: Mapping[str, TableRows]) -> Iterator[None]:
     previous = (state.conn, state.closed, state.ctx, state.transactions, state.commit_callbacks)
     try:
         _create_copies(temporary, tables)
+        if masking.is_active():
+            masking.mask_copies(temporary, tables)
         state.set_connection(temporary)
         write_state.is_sandboxed = True
-        with signals.muted():
+        with signals.muted(), masking.masked(False):
             yield
     except (apsw.ReadOnlyError, peewee.OperationalError) as error:
         if isinstance(error, apsw.ReadOnlyError) or isinstance(

@@ -21,7 +21,7 @@ from appliance.core import i18n
 from appliance.core.errors import RateLimitExceeded
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.limited_process import charge_account
-from appliance.storage import journal
+from appliance.storage import journal, masking
 from appliance.storage.database import close_database, connection, database, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
 from appliance.storage.writer import Writer
@@ -410,6 +410,11 @@ def fetch_inline(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def _run_reading(function: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
+    with masking.masked_connection():
+        return _run_on_connection(function, arguments, named)
+
+
+def _run_on_connection(function: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
     try:
         return function(*arguments, **named)
     except Exception as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from appliance.audience.filters import fields
+from appliance.audience.filters import fields, personal
 from appliance.audience.filters.compiler import GROUP_MODES, MAX_DEPTH
 from appliance.audience.filters.fields import Field, FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
@@ -163,7 +163,7 @@ class FilterRows:
     @classmethod
     def from_filters(cls, raw: Any, prefix: str = PREFIX) -> "FilterRows":
         """Return the rows for stored filters."""
-        return cls(list(_rows_from_filters(raw, "")), prefix)
+        return cls(list(_rows_from_filters(personal.hide_values(raw), "")), prefix)
 
     @classmethod
     def blank(cls, prefix: str = PREFIX) -> "FilterRows":
@@ -172,8 +172,12 @@ class FilterRows:
 
     @classmethod
     def from_form(cls, posted: Mapping[str, list[str]], prefix: str = PREFIX) -> "FilterRows":
-        """Return the normalized rows of a posted form (`Form.lists`) or a query; at most MAX_ROWS."""
+        """Return the normalized rows of a posted form (`Form.lists`) or a query; at most MAX_ROWS.
+
+        Raises NotAllowed as `personal.require_allowed`.
+        """
         filter_rows = cls(_read_rows(posted, prefix, f"{prefix}.row", 1, set()), prefix)
+        personal.require_allowed(filter_rows.to_filters())
         count_key, seed, filter_rows.event = (
             next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("count_key", "seed", "event")
         )  # fmt: skip

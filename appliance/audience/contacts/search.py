@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 from appliance.audience.segments import members
 from appliance.core import addresses
+from appliance.core.errors import NotAllowed
+from appliance.core.i18n import gettext
+from appliance.storage import masking
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Channel, Contact
 from appliance.storage.models.account import NAME_ORDER
@@ -35,7 +38,10 @@ def build_query(text: str) -> str | None:
     """Return an FTS5 query for a search text, or None if the text has no words.
 
     Up to `_MAX_WORDS` words are used. Each is quoted, so that users cannot write operators of the query language.
+    Raises NotAllowed where contact data is masked: by searching for more and more letters, a user could read it.
     """
+    if masking.is_active():
+        raise NotAllowed(gettext("Your role sees masked contact data, so it cannot search by name or address."))
     if _PHONE_LIKE.match(text):
         digits = re.sub(r"\D", "", text)
         return f'"{digits}"*' if digits else None

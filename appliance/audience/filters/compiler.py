@@ -14,6 +14,7 @@ from appliance.audience.filters.predicates import PREDICATES_BY_TYPE, Predicate
 from appliance.core import clock
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext
+from appliance.storage.masking import real_columns
 
 EVENT_QUERY_KEYS = ("event", "at_least", "at_most", "within_days", "since", "where", "include_machine")
 _MAX_TIMES = 1_000_000
@@ -328,12 +329,12 @@ def compile_filters(
     binder = Binder(prefix, scope)
     compiler = _Compiler(binder, hints)
     if hints is None:
-        return Compiled(compiler.compile_all(nodes), binder.values)
+        return Compiled(real_columns(compiler.compile_all(nodes)), binder.values)
     sql = ""
     # SQLite would evaluate lookups last, even if they match few rows. CASE enforces the order.
     for condition in [compiler.compile_one(node) for node in sorted(nodes, key=hints.rank)][::-1]:
         sql = f"CASE WHEN {condition} THEN {sql} END" if sql else condition
-    return Compiled(sql or "1", binder.values)
+    return Compiled(real_columns(sql) or "1", binder.values)
 
 
 def compile_event_contacts(condition: EventCondition, scope: Scope, prefix: str) -> Compiled:
@@ -342,14 +343,14 @@ def compile_event_contacts(condition: EventCondition, scope: Scope, prefix: str)
     The condition must not be negative and must require at least one event.
     """
     binder = Binder(prefix, scope)
-    return Compiled(_Compiler(binder).matching_contacts(condition.query), binder.values)
+    return Compiled(real_columns(_Compiler(binder).matching_contacts(condition.query)), binder.values)
 
 
 def compile_node(node: Node, scope: Scope, prefix: str) -> Compiled:
     """Compile a single filter into a condition, for explanations and samples; `prefix` begins its parameters' names."""
     binder = Binder(prefix, scope)
     sql = _Compiler(binder).compile_one(node)
-    return Compiled(sql, binder.values)
+    return Compiled(real_columns(sql), binder.values)
 
 
 def compile_value(node: Node, scope: Scope, prefix: str) -> Compiled:

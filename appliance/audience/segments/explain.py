@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta, Struct
 
-from appliance.audience.filters import compiler
+from appliance.audience.filters import compiler, personal
 from appliance.audience.filters.compiler import ConditionGroup, EventCondition, EventQuery, FieldCondition, Node
 from appliance.audience.filters.fields import Scope
 from appliance.audience.filters.predicates import Span
@@ -29,6 +29,7 @@ from appliance.core.i18n import (
     uncapitalize,
 )
 from appliance.events import log
+from appliance.storage import masking
 from appliance.storage.database import rows, scalar
 
 Names = Callable[[str, int], str]
@@ -103,6 +104,8 @@ def describe_node(node: Node, scope: Scope, names: Names) -> str:
         return gettext("%(field)s: yes", field=label) if is_true else gettext("%(field)s: no", field=label)
     pattern = gettext(node.predicate.opposite_phrase if node.is_negative else node.predicate.phrase)
     value = node.value
+    if masking.is_active() and personal.is_personal(node.field.name):
+        value = personal.hide_value(value)
     if node.field.type == "code" and node.predicate.key != "present":
         codes = value if isinstance(value, list) else [value]
         formatted = _join([node.field.label_value(code) for code in codes], "or")

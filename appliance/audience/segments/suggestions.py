@@ -19,6 +19,7 @@ from appliance.audience.filters.compiler import GROUP_MODES
 from appliance.audience.filters.fields import FIELDS, Field, FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import members, query_plan
+from appliance.storage import masking
 from appliance.storage.database import rows, scalar
 
 T = TypeVar("T")
@@ -114,7 +115,8 @@ def list_targets(account_id: int, kind: str) -> list[tuple[int, str]]:
 
 
 def _cached(key: tuple[Any, ...], compute: Callable[[], list[T]]) -> list[T]:
-    now = time.monotonic()
+    # What was read for a user who sees contact data is not for one who does not.
+    key, now = (*key, masking.is_active()), time.monotonic()
     entry = _suggestions.get(key)
     if entry is None or now - entry[0] > _CACHE_SECONDS:
         if len(_suggestions) > 500:

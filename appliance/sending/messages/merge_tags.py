@@ -16,6 +16,7 @@ from appliance.content.designs import merge
 from appliance.content.templates import store as templates
 from appliance.core import i18n
 from appliance.core.i18n import gettext
+from appliance.storage import masking
 from appliance.storage.database import fetch_one as first
 from appliance.storage.database import rows
 from appliance.storage.models import Account, Brand, Channel, Contact, Flow
@@ -300,11 +301,11 @@ def find_contact_without_name(account_id: int) -> Contact | None:
 
 def summarize_columns(account_id: int) -> dict[str, DataKey]:
     """Return summaries of the standard fields of all contacts by field name, at most `_CACHE_SECONDS` old."""
-    return _summarize_columns(account_id, int(time.monotonic() // _CACHE_SECONDS))
+    return _summarize_columns(account_id, int(time.monotonic() // _CACHE_SECONDS), masking.is_active())
 
 
 @lru_cache(maxsize=32)
-def _summarize_columns(account_id: int, moment: int) -> dict[str, DataKey]:
+def _summarize_columns(account_id: int, moment: int, is_masked: bool) -> dict[str, DataKey]:
     count_columns = ", ".join(f"count(nullif({name}, ''))" for name in _COLUMNS)
     total, *filled_counts = first(
         f"SELECT count(*), {count_columns} FROM contact WHERE account_id = ?", (account_id,)
@@ -328,7 +329,7 @@ def summarize_data_keys(account_id: int) -> list[DataKey]:
 
     The summaries are at most `_CACHE_SECONDS` old.
     """
-    return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS))
+    return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS), masking.is_active())
 
 
 def _format_example(value: str | int | float) -> str:
@@ -347,7 +348,7 @@ def _build_data_tag(key: DataKey, label: str, example: str | int | float, langua
 
 
 @lru_cache(maxsize=32)
-def _summarize_data_keys(account_id: int, moment: int) -> list[DataKey]:
+def _summarize_data_keys(account_id: int, moment: int, is_masked: bool) -> list[DataKey]:
     data_rows = rows(
         "SELECT data FROM contact WHERE account_id = ? ORDER BY created_at DESC, id DESC LIMIT ?",
         (account_id, _SAMPLED_CONTACTS),
