@@ -36,7 +36,7 @@ GROUPS = (
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
             "flow-steps", "replay", "timing", "best-hour", "recurring", "experiments", "utm", "reports",
-            "deliverability", "sms", "team", "passkeys", "data-protection",
+            "deliverability", "sms", "team", "passkeys", "data-protection", "own-roles",
         ),
     ),
     Group(
@@ -109,6 +109,7 @@ HELP = (
     ("/settings/doctor", "deliverability", "run-the-health-check"),
     ("/settings/domains", "deliverability", "verify-your-sending-domain"),
     ("/settings/keys", "authentication", ""),
+    ("/settings/roles", "own-roles", ""),
     ("/settings/sending", "connect-a-relay", ""),
     ("/settings/sending/connect", "connect-a-mailbox", ""),
     ("/settings/sending/rules", "several-providers", "add-rules"),

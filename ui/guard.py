@@ -17,6 +17,7 @@ from appliance.accounts import access, limits
 from appliance.core import errors, i18n
 from appliance.core.i18n import gettext
 from appliance.settings import config
+from appliance.storage import masking
 from appliance.storage.transactions import fetch
 from ui import formats, other_accounts, session, static_files, view
 from ui.forms import Form, safe_path
@@ -196,7 +197,8 @@ def signed_in(needs: str | None = None, any_account: bool = False) -> Callable[[
             if any(type(value) is int and value >> 63 for value in kwargs.values()):
                 # The database has no id of more than 63 bits.
                 return render_problem(request, 404, "not_found")
-            return await function(request, request.ctx.visit, *args, **kwargs)
+            with masking.masked(request.ctx.visit.rights.is_masked):
+                return await function(request, request.ctx.visit, *args, **kwargs)
 
         @wraps(function)
         async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:

@@ -25,6 +25,7 @@ _TABLES: dict[str, Any] = {
     "outbox": models.Message, "proposals": models.Proposal, "segments": models.Segment,
     "settings/apps": models.AppGrant, "settings/domains": models.SendingDomain, "settings/keys": models.ApiKey,
     "settings/sign-in": models.SignInProvider,
+    "settings/roles": models.Role,
     "settings/team/invitations": models.Invitation, "settings/webhooks": models.Webhook, "templates": models.Template,
     "templates/media": models.Media, "templates/pictures": models.Media,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import access, devices, login, members, operators, passkeys, sessions, users
+from appliance.accounts.access import Rights
 from appliance.accounts.audit import Actor
 from appliance.agents import proposals
 from appliance.audience.consent import Evidence
@@ -26,17 +27,18 @@ _YEAR_SECONDS = 365 * 86400
 _EMAIL_COOKIE = "email"
 _PROVIDER_COOKIE = "provider"
 THEMES = ("system", "light", "dark")
+_HOME_SCOPES = ("campaigns:read", "contacts:read", "domains:read", "events:read", "flows:read", "messages:read")
 
 
 class Visit:
-    """A request of a signed-in user: session, user, account, actor and time zone.
+    """A request of a signed-in user: session, user, account, rights of the role, actor and time zone.
 
     `memberships` are the accounts that the person may enter, this one among them, with the role in each.
     `queue_summary` is the sending summary that the sidebar shows, and `open_proposals` the number of open proposals of
     agents, None for an account without agents.
     """
 
-    def __init__(self, request: Request, session: Any, memberships: list[TeamMember]) -> None:
+    def __init__(self, request: Request, session: Any, memberships: list[TeamMember], rights: Rights) -> None:
         self.request = request
         self.memberships = memberships
         self.session = session
@@ -44,10 +46,10 @@ class Visit:
         self.account = session.user.account
         self.account_id: int = self.account.id
         self.actor_id = f"user:{self.user.id}"
-        role = self.user.role
+        self.rights = rights
         self.actor = Actor(
-            self.actor_id, request.ctx.client, self.user.id, access.role_can_approve(role),
-            can_send=access.role_can_send(role), can_read_contacts=self.can("contacts:read"),
+            self.actor_id, request.ctx.client, self.user.id, self.can("campaigns:approve"),
+            can_send=self.can("campaigns:send"), can_read_contacts=not rights.is_masked,
             account_id=self.account_id,
         )  # fmt: skip
         self.zone = clock.find_time_zone(self.account.time_zone) or ZoneInfo("UTC")
@@ -70,13 +72,23 @@ class Visit:
 
     def can(self, scope: str) -> bool:
         """Return whether the user's role includes a scope."""
-        return scope in access.role_scopes(self.user.role)
+        return scope in self.rights.scopes
+
+    def sees_home(self) -> bool:
+        """Return whether the user's role may read everything that the Home page is about."""
+        return all(self.can(scope) for scope in _HOME_SCOPES)
+
+    def list_allowed(self, tabs: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return the tabs whose pages the user's role may open; the second value of each is its URL."""
+        return [tab for tab in tabs if self.can_open(tab[1])]
 
     def can_open(self, path: str, role: str | None = None) -> bool:
         """Return whether a role, by default the user's, may open the page at a path without its query and fragment.
 
         Raises sanic.exceptions.NotFound if there is no page.
         """
+        if path == "/" and role is None and not self.sees_home():
+            return False
         _, handler, _ = self.request.app.router.get(path.partition("#")[0].partition("?")[0], "GET", None)
         needs = getattr(handler, "needs", None)
         return needs is None or needs in access.role_scopes(self.user.role if role is None else role)
@@ -103,12 +115,12 @@ async def load_visit(request: Request) -> Visit | None:
     loaded = await fetch(_load_session, token, request.headers.get("hx-request") != "true")
     if loaded is None:
         return None
-    session, memberships, queue, proposal_count = loaded
+    session, memberships, rights, queue, proposal_count = loaded
     if sessions.needs_touch(session):
         # Pages can be read even if the database cannot be written to.
         with suppress(Unavailable):
             await commit(sessions.touch, session.id, request.ctx.client)
-    visit = Visit(request, session, memberships)
+    visit = Visit(request, session, memberships, rights)
     visit.queue_summary = queue or visit.queue_summary
     visit.open_proposals = proposal_count
     # Texts are also made before the page is rendered, by the handler and its reading functions.
@@ -125,8 +137,8 @@ def browser_language(request: Request) -> str:
 
 def _load_session(
     token: str, whole: bool
-) -> tuple[Any, list[TeamMember], delivery_status.SendingSummary | None, int | None] | None:
-    """Return the session of a cookie's token and the person's memberships, or None for no session.
+) -> tuple[Any, list[TeamMember], Rights, delivery_status.SendingSummary | None, int | None] | None:
+    """Return the session of a cookie's token, the person's memberships and rights, or None for no session.
 
     With `whole`, what the sidebar shows follows: the sending summary, and the number of open proposals of agents
     (`proposals.count_for_navigation`).
@@ -135,10 +147,12 @@ def _load_session(
     if session is None:
         return None
     memberships = members.list_of(session.user_id)
+    rights = access.get_rights(session.user.role)
     if not whole:
-        return session, memberships, None, None
+        return session, memberships, rights, None, None
     account_id = session.user.account_id
-    return session, memberships, delivery_status.get_summary(account_id), proposals.count_for_navigation(account_id)
+    summary = delivery_status.get_summary(account_id)
+    return session, memberships, rights, summary, proposals.count_for_navigation(account_id)
 
 
 def has_access(request: Request) -> bool:

@@ -75,7 +75,6 @@ _NAVIGATION = (
     (gettext_noop("Brand"), "/brand", "palette", "workspace"),
     (gettext_noop("Settings"), "/settings", "settings", "workspace"),
 )
-ADMIN_ROLES = ("owner", "admin")
 # The pages of the settings by group: label, URL, and whether only owners and admins see it.
 SETTINGS_GROUPS = (
     (gettext_noop("Account"), (
@@ -87,6 +86,7 @@ SETTINGS_GROUPS = (
     )),
     (gettext_noop("Team and security"), (
         (gettext_noop("Team"), "/settings/team", True), (gettext_noop("Sign-in"), "/settings/sign-in", True),
+        (gettext_noop("Roles"), "/settings/roles", True),
         (gettext_noop("Audit log"), "/settings/audit", True),
         (gettext_noop("Connected apps"), "/settings/apps", False),
     )),
@@ -335,7 +335,11 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "notice": None,
         # A form posts into the dialog only if it is in the dialog: on a page of its own it would be shown twice.
         "is_dialog": is_partial(request) and target_id(request) == "dialog",
-        "nav": list_navigation(request.path, visit.open_proposals if visit else None),
+        "nav": [
+            item
+            for item in list_navigation(request.path, visit.open_proposals if visit else None)
+            if visit is None or visit.can_open(item.href)
+        ],
         **context,
         "visit": visit,
         "path": request.path,

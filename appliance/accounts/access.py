@@ -2,12 +2,15 @@
 
 A key is shown once, when it is created; only its hash is stored. Viewers read. Authors also write contacts, templates,
 events, campaigns and flows. Editors also send. Owners and admins may do everything else: change the account and its
-domains, approve, manage keys and users, and read the audit log; but only owners manage owners.
+domains, approve, manage keys and users, and read the audit log; but only owners manage owners. An account can have
+roles of its own besides (`accounts/roles.py`).
 """
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
@@ -17,7 +20,7 @@ from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import Name, PageQuery
 from appliance.settings import config
-from appliance.storage.database import Page, fetch_one, paginate, rows, run
+from appliance.storage.database import Page, fetch_one, normalize_name, paginate, rows, run
 from appliance.storage.models import Account, ApiKey
 from appliance.storage.transactions import after_commit, require_write_transaction
 
@@ -41,6 +44,7 @@ AGENT_SCOPES = (
     | AGENT_WRITE_SCOPES
 )
 
+_MAX_ROLE_DIGITS = 18
 # The largest limit of SMTP recipients within an hour.
 MAX_HOURLY_LIMIT = 1_000_000_000
 _SCOPE = f" *({'|'.join(['full', 'read', 'send', 'draft', *sorted(SCOPES | AGENT_WRITE_SCOPES)])}) *"
@@ -100,6 +104,12 @@ class Credential(NamedTuple):
     session_id: int | None = None  # of a session with a JSON Web Token
     key_creator_id: int | None = None  # the user who created the API key
     is_agent: bool = False  # whether it is the key of an agent
+    is_masked: bool = False  # whether contact data is masked for it, because of the role of its user
+
+    @property
+    def can_read_contacts(self) -> bool:
+        """Whether the credential may see what contacts are: contact data that is not masked."""
+        return self.has_scope("contacts:read") and not self.is_masked
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the credential has a scope; a write scope includes the read scope of the same area."""
@@ -340,32 +350,110 @@ def count_submission(key_id: int, now: int, is_new: bool) -> bool:
     )
 
 
-ROLES = ("owner", "admin", "editor", "author", "viewer")
-# The scope for managing keys and users and for reading the audit log. No API key can have it.
+# The scope for managing keys and users and for reading the audit log. No API key and no own role can have it: whoever
+# gives out keys and roles can give any right.
 ADMIN_SCOPE = "admin"
 # The scope for the user's own profile. Every role has it; no API key can have it.
 SELF_SCOPE = "self"
+# The rights of users beyond the scopes of keys: to download contacts and what they did, and to see contact data that
+# cannot be masked, such as a sent email. An API key does both with `contacts:read`.
+EXPORT_SCOPE, FULL_SCOPE = "contacts:export", "contacts:full"
 
-_VIEWER = frozenset(scope for scope in SCOPES if scope.endswith(":read")) | {SELF_SCOPE}
+ROLES = ("owner", "admin", "editor", "author", "viewer")
+_VIEWER = frozenset(scope for scope in SCOPES if scope.endswith(":read")) | {SELF_SCOPE, EXPORT_SCOPE, FULL_SCOPE}
 _AUTHOR = _VIEWER | {f"{area}:write" for area in ("contacts", "templates", "events", "campaigns", "flows")}
-_EDITOR = (SCOPES | {SELF_SCOPE}) - {"campaigns:approve", "account:write", "domains:write"}
+_EDITOR = (SCOPES | _VIEWER) - {"campaigns:approve", "account:write", "domains:write"}
 _ROLE_SCOPES = {
-    "owner": SCOPES | {ADMIN_SCOPE, SELF_SCOPE},
-    "admin": SCOPES | {ADMIN_SCOPE, SELF_SCOPE},
+    "owner": SCOPES | _VIEWER | {ADMIN_SCOPE},
+    "admin": SCOPES | _VIEWER | {ADMIN_SCOPE},
     "editor": _EDITOR,
     "author": _AUTHOR,
     "viewer": _VIEWER,
 }
+# The scopes that an own role can have (`accounts/roles.py`).
+OWN_ROLE_SCOPES = SCOPES | {EXPORT_SCOPE}
+# Those that a role without `contacts:read`, or with masked contact data, cannot have: they change or download contacts,
+# or decide what is sent to them or about them, and so could find out everything about them (docs/threats.md#t45).
+FULL_DATA_SCOPES = frozenset(
+    ("contacts:write", "contacts:export", "events:write", "account:write", "messages:send", "campaigns:send",
+     "campaigns:approve")
+)  # fmt: skip
+
+
+class Rights(NamedTuple):
+    """What a role allows: its scopes, and whether contact data is masked for it."""
+
+    scopes: frozenset[str]
+    is_masked: bool = False
+
+
+NO_RIGHTS = Rights(frozenset())
+
+
+def get_rights(role: str) -> Rights:
+    """Return the rights of a role: a built-in name, or the id of an own role, such as `7`.
+
+    Own roles are read from the database. An unknown role has no rights. Data is masked for a role that cannot read
+    contacts, too.
+    """
+    if role in _ROLE_SCOPES:
+        return Rights(_ROLE_SCOPES[role])
+    row = fetch_one("SELECT scopes, contact_data FROM role WHERE id = ?", (int(role),)) if is_own_role(role) else None
+    return build_rights(msgspec.json.decode(row[0]), row[1]) if row is not None else NO_RIGHTS
+
+
+def build_rights(scopes: Iterable[str], contact_data: str) -> Rights:
+    """Return the rights of an own role with these scopes; `contact_data` is `full` or `masked`.
+
+    Scopes that an own role cannot have are left out, whatever its row says.
+    """
+    granted = complete_scopes(frozenset(scopes) & OWN_ROLE_SCOPES)
+    is_masked = contact_data != "full" or "contacts:read" not in granted
+    extra = {SELF_SCOPE} if is_masked else {SELF_SCOPE, FULL_SCOPE}
+    return Rights((granted - FULL_DATA_SCOPES if is_masked else granted) | extra, is_masked)
+
+
+def complete_scopes(scopes: frozenset[str]) -> frozenset[str]:
+    """Return scopes of an own role with those that they include.
+
+    Any right in an area includes seeing it, and every role sees the account. A contact is seen with its events and
+    messages, and the conditions of a flow ask about events.
+    """
+    areas = {scope.partition(":")[0] for scope in scopes}
+    complete = scopes | {"account:read"} | ({f"{area}:read" for area in areas} & SCOPES)
+    if "contacts:read" in complete:
+        complete |= {"events:read", "messages:read"}
+    return complete | {"events:read"} if "flows:write" in complete else complete
+
+
+def is_own_role(role: str) -> bool:
+    """Return whether a role is written as the id of an own role; it may not exist."""
+    return role.isascii() and role.isdigit() and len(role) <= _MAX_ROLE_DIGITS
+
+
+def find_role(account_id: int, text: str) -> str | None:
+    """Return the role that a text names, as users and invitations store it, or None.
+
+    The text is a built-in name, or the id or the name of an own role of the account. The case of a name does not
+    matter.
+    """
+    key = normalize_name(text)
+    if key in _ROLE_SCOPES:
+        return key
+    own_id = int(key) if is_own_role(key) else None
+    row = fetch_one("SELECT id FROM role WHERE account_id = ? AND (id = ? OR name_key = ?)", (account_id, own_id, key))
+    return str(row[0]) if row is not None else None
 
 
 def role_scopes(role: str) -> frozenset[str]:
-    """Return the scopes of a role; none for an unknown role."""
-    return _ROLE_SCOPES.get(role, frozenset())
+    """Return the scopes of a role, as `get_rights`; none for an unknown role."""
+    return get_rights(role).scopes
 
 
-def role_can_approve(role: str) -> bool:
-    """Return whether users of a role may approve campaigns and flows."""
-    return "campaigns:approve" in role_scopes(role)
+def list_roles_with(account_id: int, scope: str) -> list[str]:
+    """Return the roles of an account that have a scope: built-in names, and the ids of own roles."""
+    own_roles = [str(row[0]) for row in rows("SELECT id FROM role WHERE account_id = ?", (account_id,))]
+    return [role for role in (*ROLES, *own_roles) if scope in role_scopes(role)]
 
 
 def role_can_send(role: str) -> bool:

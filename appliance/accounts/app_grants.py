@@ -352,7 +352,10 @@ def find_credential(token: str, is_mcp: bool, settings: Config) -> Credential | 
         return None
     access.note_use(key_id)
     scopes = frozenset(limit_scopes(set((token_scope or key_scope).split(",")), role))
-    return Credential(account_id, scopes, False, f"key:{key_id}", key_creator_id=user_id, is_agent=True)
+    is_masked = access.get_rights(role).is_masked
+    return Credential(
+        account_id, scopes, False, f"key:{key_id}", key_creator_id=user_id, is_agent=True, is_masked=is_masked
+    )
 
 
 def revoke_token(token: str, client_id: str | None, ip: str) -> None:

@@ -16,7 +16,6 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import LastRead
 from appliance.storage.transactions import require_write_transaction
 
-APPROVER_ROLES = tuple(role for role in access.ROLES if access.role_can_approve(role))
 REJECTED = gettext_noop("it was rejected; change it first")
 APPROVAL_REQUIRED = gettext_noop("it has to be approved first")
 CHANGED_SINCE_READ = gettext_noop("It was changed since it was read. Read it again before you decide.")
@@ -66,7 +65,8 @@ def can_approve(row: Any, by: Actor) -> bool:
     person = by.person_id
     if person is None or not row.account.approval_by_another or person not in (row.asked_by, row.edited_by):
         return True
-    return all(user.id == person for user in members.list_active(row.account_id, APPROVER_ROLES))
+    roles = access.list_roles_with(row.account_id, "campaigns:approve")
+    return all(user.id == person for user in members.list_active(row.account_id, roles))
 
 
 def mark_changed(row: Any, person_id: int | None) -> None:

@@ -7,29 +7,33 @@ accepting or revoking an invitation deletes it, so that a link works once (T13 i
 import hmac
 
 from appliance.accounts import audit, members, users
-from appliance.accounts.access import ROLES
+from appliance.accounts.access import ADMIN_SCOPE, find_role, role_scopes
 from appliance.accounts.audit import Actor
 from appliance.accounts.users import NewUser
 from appliance.core import addresses, clock, crypto
 from appliance.core.errors import Faults, Invalid, NotFound
 from appliance.core.i18n import gettext
+from appliance.core.validation import PageQuery
 from appliance.settings import config
+from appliance.storage.database import Page, paginate
 from appliance.storage.models import Account, Invitation, User
 from appliance.storage.transactions import require_write_transaction
 
 VALID_DAYS = 7
+MAX_VALID_DAYS = 30
+DAY_CHOICES = (1, 3, 7, 14, 30)  # of the page
+MAX_SENT_PER_HOUR = 30
 # Expired invitations are listed for this long, so that they can be sent again.
 _KEEP_EXPIRED_MS = 30 * clock.DAY_MS
 MAX_PENDING = 200
 
 
-def invite(by: Actor, email: str, role: str) -> Invitation:
-    """Invite an address to the actor's account; an older invitation of the address is replaced.
+def invite(by: Actor, email: str, role: str, days: int = VALID_DAYS) -> Invitation:
+    """Invite an address to the actor's account for some days; an older invitation of the address is replaced.
 
-    Raises NotAllowed, or Invalid for an unknown role, an invalid address, one of a member of the account, or more than
-    `MAX_PENDING` invitations. The
-    inviting user does not learn whether another account has a user with the address; the recipient learns it from the
-    page of the link.
+    `role` is a built-in name, or the id or name of an own role. Raises NotAllowed, or Invalid for an unknown role, an
+    invalid address, one of a member of the account, or more than `MAX_PENDING` invitations. The inviting user does not
+    learn whether another account has a user with the address; the recipient learns it from the page of the link.
     """
     require_write_transaction()
     actor = users.get_admin(by)
@@ -38,10 +42,13 @@ def invite(by: Actor, email: str, role: str) -> Invitation:
         address = addresses.parse_email(email).key
     except ValueError:
         faults.add("email", gettext("can't be blank") if not email.strip() else gettext("is invalid"))
-    if role not in ROLES:
+    known_role = find_role(actor.account_id, role)
+    if known_role is None:
         faults.add("role", gettext("is not included in the list"))
     elif address:
-        users.require_owner_for(actor, role)
+        users.require_owner_for(actor, known_role)
+    if not 1 <= days <= MAX_VALID_DAYS:
+        faults.add("days", gettext("must be between %(low)s and %(high)s", low=1, high=MAX_VALID_DAYS))
     if address and members.select(actor.account_id).where(User.email == address).exists():
         faults.add("email", gettext("has already been taken"))
     faults.check()
@@ -52,17 +59,28 @@ def invite(by: Actor, email: str, role: str) -> Invitation:
         row = Invitation(account=actor.account_id, email=address, created_at=clock.now_ms())
     else:
         users.require_owner_for(actor, row.role)
-    row.role = role
-    _renew(row, actor)
-    audit.record(by, actor.account_id, "user_invite", f"invitation:{row.id}", {"role": role})
+    assert known_role is not None  # checked above
+    row.role = known_role
+    _renew(row, actor, days)
+    audit.record(by, actor.account_id, "user_invite", f"invitation:{row.id}", {"role": known_role})
     return row
 
 
+def validate(account_id: int, email: str, role: str) -> None:
+    """Raise Invalid with the errors of an invitation: an unknown role, or the address of a member."""
+    faults = Faults()
+    if find_role(account_id, role) is None:
+        faults.add("role", gettext("is not included in the list"))
+    if members.select(account_id).where(User.email == email).exists():
+        faults.add("email", gettext("has already been taken"))
+    faults.check()
+
+
 def renew(by: Actor, invitation_id: int) -> Invitation:
-    """Give an invitation a new link, valid for VALID_DAYS; raises NotFound or NotAllowed."""
+    """Give an invitation a new link, valid for as many days as the last one; raises NotFound or NotAllowed."""
     require_write_transaction()
     actor, row = _get_managed(by, invitation_id)
-    _renew(row, actor)
+    _renew(row, actor, valid_days(row))
     audit.record(by, actor.account_id, "user_invite_resend", f"invitation:{row.id}", {"role": row.role})
     return row
 
@@ -86,12 +104,25 @@ def _get_managed(by: Actor, invitation_id: int) -> tuple[User, Invitation]:
     return actor, row
 
 
-def _renew(row: Invitation, actor: User) -> None:
+def _renew(row: Invitation, actor: User, days: int) -> None:
     """Set sender and times of an invitation; the expiry always changes, because the link is made of it."""
     now = clock.now_ms()
     row.invited_by, row.sent_at = actor.id, now
-    row.expires_at = max(now + VALID_DAYS * clock.DAY_MS, (row.expires_at or 0) + 1)
+    expires_at = now + days * clock.DAY_MS
+    row.expires_at = expires_at + 1 if expires_at == row.expires_at else expires_at
     row.save()
+
+
+def valid_days(row: Invitation) -> int:
+    """Return for how many days the current link of an invitation is or was valid."""
+    days: int = round((row.expires_at - row.sent_at) / clock.DAY_MS)
+    return min(max(1, days), MAX_VALID_DAYS)
+
+
+def fetch_page(account_id: int, query: PageQuery) -> Page:
+    """Return a page of the pending and expired invitations of an account, newest first."""
+    rows = Invitation.select().where(Invitation.account == account_id)
+    return paginate(rows.order_by(Invitation.sent_at.desc(), Invitation.id.desc()), query.page, query.size())
 
 
 def list_open(account_id: int) -> list[Invitation]:
@@ -105,7 +136,7 @@ def is_valid(row: Invitation) -> bool:
     sender = members.find_active(row.account_id, row.invited_by_id)
     if sender is None or row.expires_at <= clock.now_ms():
         return False
-    return sender.role in users.ADMIN_ROLES and (row.role != "owner" or sender.role == "owner")
+    return ADMIN_SCOPE in role_scopes(sender.role) and (row.role != "owner" or sender.role == "owner")
 
 
 def build_link(row: Invitation) -> str:

@@ -87,6 +87,13 @@ def add(user_id: int, account_id: int, role: str) -> User:
     return user
 
 
+def replace_role(account_id: int, role: str, replacement: str) -> None:
+    """Give all users of an account with a role, enabled or disabled, another role."""
+    require_write_transaction()
+    change = TeamMember.update(role=replacement, updated_at=clock.now_ms())
+    change.where(TeamMember.account == account_id, TeamMember.role == role).execute()
+
+
 def is_sole_account(user: User) -> bool:
     """Return whether the account that a user was loaded with is the only one of the person."""
     others = TeamMember.select().where(TeamMember.user == user.id, TeamMember.account != user.account_id)

@@ -368,7 +368,10 @@ def find_by_token(token: str) -> TokenSession | None:
     )
     if row is None or (str(row[2]), row[3]) != (claims["sub"], claims["acc"]):
         return None
-    credential = Credential(row[3], access.role_scopes(row[4]), False, f"user:{row[2]}", row[2], row[4], row[0])
+    rights = access.get_rights(row[4])
+    credential = Credential(
+        row[3], rights.scopes, False, f"user:{row[2]}", row[2], row[4], row[0], is_masked=rights.is_masked
+    )
     return TokenSession(credential, is_touch_due(row[1]))
 
 

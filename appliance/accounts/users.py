@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import accounts, app_grants, audit, members, passwords, sessions
-from appliance.accounts.access import ROLES
+from appliance.accounts.access import ADMIN_SCOPE, find_role, role_scopes
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock, crypto, i18n, validation
 from appliance.core.errors import Faults, Invalid, NotAllowed, NotFound
@@ -62,17 +62,24 @@ def create_first_owner(new: NewUser, account_name: str) -> User:
 def create(account_id: int, new: NewUser, role: str = "owner") -> User:
     """Create a user; raises Invalid for an unknown role or account, or an invalid or taken address."""
     require_write_transaction()
-    if role not in ROLES:
-        raise Invalid({"role": [gettext("is not included in the list")]})
     if Account.get_or_none(Account.id == account_id) is None:
         raise Invalid({"account": [gettext("must exist")]})
+    known_role = read_role(account_id, role)
     validate_email(new.email)
     now = clock.now_ms()
     user = User.create(
         last_account=account_id, email=new.email, name=new.name, password_hash=new.password_hash,
         created_at=now, updated_at=now,
     )  # fmt: skip
-    return members.add(user.id, account_id, role)
+    return members.add(user.id, account_id, known_role)
+
+
+def read_role(account_id: int, text: str) -> str:
+    """Return the role that a text names (`access.find_role`); raises Invalid if the account has no such role."""
+    role = find_role(account_id, text)
+    if role is None:
+        raise Invalid({"role": [gettext("is not included in the list")]})
+    return role
 
 
 def join(account_id: int, user_id: int, role: str) -> User:
@@ -81,11 +88,9 @@ def join(account_id: int, user_id: int, role: str) -> User:
     Raises Invalid for a member of the account, too, even a disabled one.
     """
     require_write_transaction()
-    if role not in ROLES:
-        raise Invalid({"role": [gettext("is not included in the list")]})
     if Account.get_or_none(Account.id == account_id) is None:
         raise Invalid({"account": [gettext("must exist")]})
-    return members.add(user_id, account_id, role)
+    return members.add(user_id, account_id, read_role(account_id, role))
 
 
 def validate_email(email: str) -> None:
@@ -138,8 +143,11 @@ def set_preference(user_id: int, name: str, value: Any) -> None:
     user.save(only=["preferences"])
 
 
-ADMIN_ROLES = ("owner", "admin")
-Role = Literal["owner", "admin", "editor", "author", "viewer"]
+Role = Annotated[str, Meta(max_length=255)]
+_ROLE_DESCRIPTION = (
+    "role of the user: viewers read, authors also write, editors also send, admins and owners may do everything, but "
+    "only owners manage owners; or the id or name of an own role (`/roles`)"
+)
 # The minimum length is checked together with the address (`validate_new`), so that both errors are reported at once.
 Password = Annotated[
     str,
@@ -159,10 +167,7 @@ class UserWrite(Struct):
     ]
     role: Annotated[
         Role,
-        Meta(
-            description="role of the user: viewers read, authors also write, editors also send, admins and "
-            "owners may do everything, but only owners manage owners"
-        ),
+        Meta(description=_ROLE_DESCRIPTION),
     ]
     name: (
         Annotated[
@@ -189,10 +194,7 @@ class UserPatch(Struct):
     role: (
         Annotated[
             Role,
-            Meta(
-                description="role of the user: viewers read, authors also write, editors also send, admins and "
-                "owners may do everything, but only owners manage owners"
-            ),
+            Meta(description=_ROLE_DESCRIPTION),
         ]
         | UnsetType
     ) = UNSET
@@ -224,7 +226,7 @@ def fetch_page(account_id: int, query: UserQuery) -> Page:
     """Return a page of the account's users that match the query, newest first."""
     query_rows = members.select(account_id).where(TeamMember.disabled_at.is_null(not query.disabled))
     if query.role is not UNSET:
-        query_rows = query_rows.where(TeamMember.role == query.role)
+        query_rows = query_rows.where(TeamMember.role == read_role(account_id, query.role))
     order = TeamMember.created_at.desc(), User.id.desc()
     return paginate(query_rows.order_by(*order), query.page, query.size())
 
@@ -272,6 +274,7 @@ def add_member(by: Actor, new: NewUser, role: str) -> User:
     """
     require_write_transaction()
     actor = get_admin(by)
+    role = read_role(actor.account_id, role)
     require_owner_for(actor, role)
     user = create(actor.account_id, new, role)
     audit.record(by, actor.account_id, "user_add", f"user:{user.id}", {"role": role})
@@ -279,15 +282,17 @@ def add_member(by: Actor, new: NewUser, role: str) -> User:
 
 
 def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a new user's password and email address.
+    """Raise Invalid with all errors of a new user's password, email address and role.
 
-    `account_id` and the last parameter are passed by `api.endpoints.validator` and not used.
+    The last parameter is passed by `api.endpoints.validator` and not used.
     """
     faults = Faults()
     if isinstance(new.password, str):
         faults.collect(passwords.check_length, new.password)
     if isinstance(new.email, str):
         faults.collect(validate_email, new.email)
+    if isinstance(new.role, str):
+        faults.collect(read_role, account_id, new.role)
     faults.check()
 
 
@@ -298,11 +303,16 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
     """
     actor, values = get_admin(by), sent_fields(changes)
     user = get(actor.account_id, user_id)
-    role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
+    faults, role = Faults(), user.role
+    disabled = values.get("disabled", user.disabled_at is not None)
+    if "role" in values:
+        known_role = find_role(actor.account_id, values["role"])
+        if known_role is None:
+            faults.add("role", gettext("is not included in the list"))
+        role = known_role or user.role
     require_owner_for(actor, role, user)
     if user.id != actor.id and (gets_password or values.keys() & {"name", "password", "otp"}):
         members.require_sole_account(user)
-    faults = Faults()
     if user.id == actor.id and disabled:
         faults.add("disabled", gettext("must not be your own user"))
     if isinstance(changes.password, str):
@@ -326,7 +336,8 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
     """
     require_write_transaction()
     user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)
-    role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
+    role = read_role(user.account_id, values["role"]) if "role" in values else user.role
+    disabled = values.get("disabled", user.disabled_at is not None)
     if "name" in values and values["name"].strip() != user.name:
         _save_person(by, user, "user_name", name=values["name"].strip())
     if role != user.role:
@@ -405,7 +416,7 @@ def _self_actor(user_id: int, ip: str | None) -> Actor:
 def get_admin(by: Actor) -> User:
     """Return the user behind an actor; raises NotAllowed unless the user is an enabled owner or admin."""
     user = members.find_active(by.account_id, by.user_id) if by.account_id is not None else None
-    if user is None or user.role not in ADMIN_ROLES:
+    if user is None or ADMIN_SCOPE not in role_scopes(user.role):
         raise NotAllowed(gettext("Only owners and admins manage the team."), required_role="admin")
     return user
 

@@ -24,7 +24,7 @@ def tell_deciders(row: Proposal) -> None:
     row.mailed_at = now
     row.save(only=[Proposal.mailed_at])
     needed = "campaigns:approve" if account.approval_required else "campaigns:send"
-    roles = [role for role in access.ROLES if needed in access.role_scopes(role)]
+    roles = access.list_roles_with(account.id, needed)
     data = {"agent": row.key.name, "link": f"{config.base_url(config.current())}/proposals/{row.id}"}
     for user in members.list_active(account.id, roles):
         with use_language(users.choose_language(user, account)):

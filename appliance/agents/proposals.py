@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import approvals, audit
+from appliance.accounts import access, approvals, audit, members
 from appliance.accounts.audit import Actor
 from appliance.agents import mail
 from appliance.agents.differences import Difference, find_size_fault, shorten
@@ -322,6 +322,12 @@ class _Authors(NamedTuple):
     edited_by: int | None
 
 
+# What a user needs, besides sending, to approve a change of an object.
+_SUBJECT_SCOPES = {
+    "campaign": "campaigns:send", "flow": "flows:write", "segment": "contacts:write", "template": "templates:write",
+}  # fmt: skip
+
+
 def require_decider(row: Proposal, by: Actor) -> None:
     """Raise NotAllowed unless `by` is a user who may send, and, if the account requires approval, who may approve this.
 
@@ -331,6 +337,11 @@ def require_decider(row: Proposal, by: Actor) -> None:
         raise NotAllowed(gettext("Only a signed-in user decides about proposals."))
     if not by.can_send:
         raise NotAllowed(gettext("Only a user who may send decides about proposals."), required_scope="campaigns:send")
+    # Nobody lets an agent do what the own role does not allow.
+    needed = _SUBJECT_SCOPES[BY_NAME[row.kind].noun]
+    user = members.find_active(row.account_id, by.user_id)
+    if user is None or needed not in access.role_scopes(user.role):
+        raise NotAllowed(gettext("Your role may not make this change."), required_scope=needed)
     if row.account.approval_required:
         authors = _Authors(row.account, row.account_id, row.person, row.person)
         if not approvals.can_approve(authors, by):

@@ -419,7 +419,7 @@ async def preflight_campaign(request: ApiRequest) -> ApiResponse:
     `links`, because checking them requests the addresses in its draft.
     """
     check = partial(
-        preflight.run_preflight, can_read_contacts=request.credential.has_scope("contacts:read"),
+        preflight.run_preflight, can_read_contacts=request.credential.can_read_contacts,
         can_check_links=not request.credential.is_agent,
     )  # fmt: skip
     findings = await render_preview(check, request.account_id, request.id, request.caller)

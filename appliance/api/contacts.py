@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from appliance.accounts import audit
+from appliance.accounts.access import EXPORT_SCOPE
 from appliance.api import message_schemas, messages, schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.flow_runs import FlowRunDetail, serialize_run_detail
@@ -378,7 +379,7 @@ async def list_contact_consents(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_consent(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/contacts/{id}/export", scope="contacts:read", response_type=ContactExport)
+@ROUTES.add("GET", "/contacts/{id}/export", scope="contacts:read", response_type=ContactExport, user_scope=EXPORT_SCOPE)
 async def export_contact(request: ApiRequest) -> ApiResponse:
     """Get all stored data about a contact as one document."""
     disposition = f'attachment; filename="contact-{request.id}.json"'

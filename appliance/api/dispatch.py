@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
@@ -15,9 +16,10 @@ from appliance.accounts.access import Credential
 from appliance.api import auth, doors, endpoints, http, oauth, openapi, rate_limits
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes
+from appliance.audience.filters import personal
 from appliance.core import aliases, validation
 from appliance.core.errors import Faults, Invalid, Refused
-from appliance.storage import disk_guard
+from appliance.storage import disk_guard, masking
 from appliance.storage.database import fetch_one
 from appliance.storage.transactions import fetch, fetch_inline
 
@@ -101,10 +103,11 @@ def _route_name(path: str) -> str:
 def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
     async def handle(request: Request, number: str = "0", inner: str = "0", language: str = "") -> HTTPResponse | None:
         credential = await _admit(request, route)
-        if route.large_body is None:
-            return await answer(request, credential, number, inner, language)
-        async with http.receive_large_body(request, route.large_body.max_bytes):
-            return await answer(request, credential, number, inner, language)
+        with masking.masked(credential.is_masked):
+            if route.large_body is None:
+                return await answer(request, credential, number, inner, language)
+            async with http.receive_large_body(request, route.large_body.max_bytes):
+                return await answer(request, credential, number, inner, language)
 
     async def answer(
         request: Request, credential: Credential, number: str, inner: str, language: str
@@ -115,6 +118,7 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
             raw, body = await asyncio.to_thread(_read_body, request, route)
         else:
             raw, body = _read_body(request, route)
+        personal.require_allowed(raw)
         object_id, inner_id = http.parse_id(number), http.parse_id(inner)
         faults = Faults()
         query = http.parse_query(request, route.query_type)
@@ -153,7 +157,8 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
                 request, credential.account_id, content_type, response.value, response.status or route.status, headers,
                 lambda: auth.has_access(request, route),
             )  # fmt: skip
-        return http.json_response(response.value, response.status or route.status, headers)
+        value = personal.hide_values(msgspec.to_builtins(response.value)) if credential.is_masked else response.value
+        return http.json_response(value, response.status or route.status, headers)
 
     return handle
 

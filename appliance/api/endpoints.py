@@ -56,7 +56,7 @@ class ApiRequest(NamedTuple):
             credential.is_test,
             sends,
             credential.key_creator_id,
-            credential.has_scope("contacts:read"),
+            credential.can_read_contacts,
             credential.is_agent,
             credential.account_id if credential.user_id is not None else None,
         )
@@ -122,6 +122,8 @@ class Route(NamedTuple):
     # The scope that the key of an agent needs. Without one, the endpoint is closed to agents (docs/decisions.md#25).
     agent_scope: str | None = None
     users_only: bool = False  # True if only a signed-in user may make the request, never an API key
+    # The right that a user needs besides the scope: `access.EXPORT_SCOPE` or `access.FULL_SCOPE`, which no key has.
+    user_scope: str | None = None
 
     @property
     def is_agent_act(self) -> bool:
@@ -178,6 +180,7 @@ class Routes(list[Route]):
         large_body: LargeBody | None = None,
         agent_scope: str | None = None,
         users_only: bool = False,
+        user_scope: str | None = None,
     ) -> Callable[[Handler], Handler]:
         """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
@@ -192,6 +195,7 @@ class Routes(list[Route]):
                     method, path, handler, scope, summary, response_type, returns_list, status, body_type, query_type,
                     body_required and body_type is not None, other_statuses, idempotent, media, form_type, validate,
                     alternative_media, rate, changes_sending, has_conflicts, large_body, agent_scope, users_only,
+                    user_scope,
                 )
             )  # fmt: skip
             return handler

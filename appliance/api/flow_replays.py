@@ -5,6 +5,7 @@ from typing import Annotated, cast
 from msgspec import Meta, Struct
 
 from appliance.accounts import audit
+from appliance.accounts.access import EXPORT_SCOPE
 from appliance.api.auth import require_contacts_scope, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.schemas import Moment
@@ -119,7 +120,7 @@ async def cancel_replay(request: ApiRequest) -> ApiResponse:
     return ApiResponse(_serialize(await commit(write)))
 
 
-@ROUTES.add("GET", "/flows/{id}/replay.csv", scope="flows:read", media="text/csv")
+@ROUTES.add("GET", "/flows/{id}/replay.csv", scope="flows:read", media="text/csv", user_scope=EXPORT_SCOPE)
 async def export_replay_csv(request: ApiRequest) -> ApiResponse:
     """Export who would have got what and when, as CSV. Also requires `contacts:read` and `events:read`."""
     _require_access(request)

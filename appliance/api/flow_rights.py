@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import UNSET
 
-from appliance.accounts import access
 from appliance.api.auth import (
     require_access_to_named_contact,
     require_contacts_scope,
@@ -35,8 +34,8 @@ def require_can_change(request: ApiRequest, row: models.Flow) -> None:
 
     A user may change such a flow only with a role that may send, and a test key only if a test key activated the flow.
     """
-    role = request.credential.role
-    if row.version > 0 and role is not None and not access.role_can_send(role):
+    credential = request.credential
+    if row.version > 0 and credential.role is not None and not credential.has_scope("campaigns:send"):
         raise ApiError(
             403,
             "forbidden",

@@ -364,7 +364,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
     else:
         row = await commit(audit.run_and_record_agent, request.caller, "flow_update", *args)
     serialized = (await fetch(_serialize_flows, [row]))[0]
-    can_read_contacts = request.credential.has_scope("contacts:read")
+    can_read_contacts = request.credential.can_read_contacts
     script_results = (
         await run_in_turn(simulation.run_scripts, row, can_read_contacts, refuses=False) if SCRIPTS in row.data else []
     )
@@ -481,7 +481,7 @@ async def simulate_flow(request: ApiRequest) -> ApiResponse:
     A real contact (`contact_id`) requires `contacts:read` too, and with branches on the data of events `events:read`.
     """
     flow_rights.require_simulation_access(request)
-    can_read_contacts = request.credential.has_scope("contacts:read")
+    can_read_contacts = request.credential.can_read_contacts
     return ApiResponse(
         await run_in_turn(simulation.simulate, request.account_id, request.id, request.body, can_read_contacts)
     )
@@ -508,6 +508,6 @@ async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def list_flow_script_results(request: ApiRequest) -> ApiResponse:
     """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results."""
-    can_read_contacts = request.credential.has_scope("contacts:read")
+    can_read_contacts = request.credential.can_read_contacts
     page = await run_in_turn(simulation.list_results, request.account_id, request.id, request.query, can_read_contacts)
     return ApiResponse(page.rows, headers=page_headers(page))

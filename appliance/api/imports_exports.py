@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, defstruct
 from msgspec.structs import fields as struct_fields
 
 from appliance.accounts import audit
+from appliance.accounts.access import EXPORT_SCOPE, FULL_SCOPE
 from appliance.api import http as api_http
 from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes
@@ -174,7 +175,15 @@ def serialize_import(row: models.Import) -> Import:
     )
 
 
-@ROUTES.add("GET", "/imports", scope="contacts:read", query_type=ImportQuery, response_type=Import, returns_list=True)
+@ROUTES.add(
+    "GET",
+    "/imports",
+    scope="contacts:read",
+    query_type=ImportQuery,
+    response_type=Import,
+    returns_list=True,
+    user_scope=FULL_SCOPE,
+)
 async def list_imports(request: ApiRequest) -> ApiResponse:
     """List imports, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
@@ -247,13 +256,20 @@ async def create_import(request: ApiRequest) -> ApiResponse:
     return ApiResponse(serialize_import(import_row))
 
 
-@ROUTES.add("GET", "/imports/{id}", scope="contacts:read", response_type=Import)
+@ROUTES.add("GET", "/imports/{id}", scope="contacts:read", response_type=Import, user_scope=FULL_SCOPE)
 async def get_import(request: ApiRequest) -> ApiResponse:
     """Get an import with its progress."""
     return ApiResponse(serialize_import(await fetch(store.get, request.account_id, request.id)))
 
 
-@ROUTES.add("GET", "/imports/{id}/results.csv", scope="contacts:read", media="text/csv", has_conflicts=True)
+@ROUTES.add(
+    "GET",
+    "/imports/{id}/results.csv",
+    scope="contacts:read",
+    media="text/csv",
+    has_conflicts=True,
+    user_scope=FULL_SCOPE,
+)
 async def export_import_results_csv(request: ApiRequest) -> ApiResponse:
     """Get the result of each line of the file with its reason.
 
@@ -337,7 +353,14 @@ def _encode_chunks(lines: Iterator[Any], prefix: bytes) -> Iterator[bytes]:
         prefix = b""
 
 
-@ROUTES.add("GET", "/exports/contacts.csv", scope="contacts:read", query_type=_ContactExportQuery, media=CSV)
+@ROUTES.add(
+    "GET",
+    "/exports/contacts.csv",
+    scope="contacts:read",
+    query_type=_ContactExportQuery,
+    media=CSV,
+    user_scope=EXPORT_SCOPE,
+)
 async def export_contacts_csv(request: ApiRequest) -> ApiResponse:
     """Export contacts as CSV that can be imported again without loss."""
     return await _export_response(
@@ -349,7 +372,14 @@ async def export_contacts_csv(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("GET", "/exports/contacts.jsonl", scope="contacts:read", query_type=_ContactExportQuery, media=JSONL)
+@ROUTES.add(
+    "GET",
+    "/exports/contacts.jsonl",
+    scope="contacts:read",
+    query_type=_ContactExportQuery,
+    media=JSONL,
+    user_scope=EXPORT_SCOPE,
+)
 async def export_contacts_jsonl(request: ApiRequest) -> ApiResponse:
     """Export contacts as JSON lines."""
     return await _export_response(
@@ -361,14 +391,23 @@ async def export_contacts_jsonl(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("GET", "/exports/events.csv", scope="events:read", query_type=_EventExportQuery, media=CSV)
+@ROUTES.add(
+    "GET", "/exports/events.csv", scope="events:read", query_type=_EventExportQuery, media=CSV, user_scope=EXPORT_SCOPE
+)
 async def export_events_csv(request: ApiRequest) -> ApiResponse:
     """Export events as CSV."""
     lines = records.write_csv(records.EVENTS, request.account_id, request.query)
     return await _export_response(request, "events.csv", EventQuery, log.list_events, lines)
 
 
-@ROUTES.add("GET", "/exports/events.jsonl", scope="events:read", query_type=_EventExportQuery, media=JSONL)
+@ROUTES.add(
+    "GET",
+    "/exports/events.jsonl",
+    scope="events:read",
+    query_type=_EventExportQuery,
+    media=JSONL,
+    user_scope=EXPORT_SCOPE,
+)
 async def export_events_jsonl(request: ApiRequest) -> ApiResponse:
     """Export events as JSON lines."""
     lines = records.write_jsonl(records.EVENTS, request.account_id, request.query)
@@ -380,21 +419,37 @@ def _get_message_export(request: ApiRequest) -> records.ExportKind:
     return records.MESSAGES if request.credential.has_scope("contacts:read") else records.MESSAGES_AS_SUBMITTED
 
 
-@ROUTES.add("GET", "/exports/messages.csv", scope="messages:read", query_type=_MessageExportQuery, media=CSV)
+@ROUTES.add(
+    "GET",
+    "/exports/messages.csv",
+    scope="messages:read",
+    query_type=_MessageExportQuery,
+    media=CSV,
+    user_scope=EXPORT_SCOPE,
+)
 async def export_messages_csv(request: ApiRequest) -> ApiResponse:
     """Export messages as CSV."""
     lines = records.write_csv(_get_message_export(request), request.account_id, request.query)
     return await _export_response(request, "messages.csv", MessageQuery, ledger.list_messages, lines)
 
 
-@ROUTES.add("GET", "/exports/messages.jsonl", scope="messages:read", query_type=_MessageExportQuery, media=JSONL)
+@ROUTES.add(
+    "GET",
+    "/exports/messages.jsonl",
+    scope="messages:read",
+    query_type=_MessageExportQuery,
+    media=JSONL,
+    user_scope=EXPORT_SCOPE,
+)
 async def export_messages_jsonl(request: ApiRequest) -> ApiResponse:
     """Export messages as JSON lines."""
     lines = records.write_jsonl(_get_message_export(request), request.account_id, request.query)
     return await _export_response(request, "messages.jsonl", MessageQuery, ledger.list_messages, lines)
 
 
-@ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query_type=_RunExportQuery, media=CSV)
+@ROUTES.add(
+    "GET", "/flows/{id}/runs.csv", scope="flows:read", query_type=_RunExportQuery, media=CSV, user_scope=EXPORT_SCOPE
+)
 async def export_flow_runs_csv(request: ApiRequest) -> ApiResponse:
     """Export the runs of a flow as CSV. Also requires `contacts:read`."""
     require_scope(request.credential, "contacts:read")

@@ -35,7 +35,7 @@ async def validate_message(request: ApiRequest) -> dict[str, list[str]]:
     ):
         body = structs.replace(body, channel="email" if "@" in body.to else "sms")
     request.ignored_keys.extend(message_request.list_ignored_fields(body))
-    check = partial(transactional.validate, can_read_contacts=request.credential.has_scope("contacts:read"))
+    check = partial(transactional.validate, can_read_contacts=request.credential.can_read_contacts)
     return await validator(check, run=render)(request._replace(body=body))
 
 
@@ -101,7 +101,7 @@ async def queue(request: ApiRequest, sending: Sending) -> Sent:
     Raises the errors of `transactional.queue_message` and of `request_limits.run_once`.
     """
     body, is_test = sending.body, request.credential.is_test
-    can_read_contacts = request.credential.has_scope("contacts:read")
+    can_read_contacts = request.credential.can_read_contacts
     prepared = await render_send(transactional.prepare, request.account_id, body)
     attached = message_request.list_attachments(body)
     faults = Faults()

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from appliance.accounts import audit, request_limits
+from appliance.accounts.access import FULL_SCOPE
 from appliance.api import message_intake, message_schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action
 from appliance.api.http import ApiError, describe_error, get_idempotency_key, page_headers
@@ -39,7 +40,7 @@ async def serialize_readable(request: ApiRequest, messages: Sequence[Message]) -
 
     Without `contacts:read`, each subject is the submitted subject with its merge tags, not the rendered one.
     """
-    if not request.credential.has_scope("contacts:read"):
+    if not request.credential.can_read_contacts:
         messages = await fetch(ledger.restore_submitted_subjects, messages)
     return [message_schemas.serialize_message(message) for message in messages]
 
@@ -61,7 +62,7 @@ def _count_recipients_of_batch(raw: Any) -> int:
 
 
 async def _serialize_sent(request: ApiRequest, sent: Sent) -> message_schemas.SentMessage:
-    if not request.credential.has_scope("contacts:read"):
+    if not request.credential.can_read_contacts:
         await fetch(ledger.restore_submitted_subjects, [sent.row])
     return message_schemas.serialize_sent_message(sent.row, sent.parts)
 
@@ -194,7 +195,7 @@ async def get_message(request: ApiRequest) -> ApiResponse:
 
 async def fetch_detail(request: ApiRequest, message_id: int) -> message_schemas.MessageDetail:
     """Return a message with as much of its content as the credential may read. Raises NotFound."""
-    can_read_contacts = request.credential.has_scope("contacts:read")
+    can_read_contacts = request.credential.can_read_contacts
     show_links = str if request.credential.has_scope("contacts:write") else links.hide_recipient_links
 
     def read() -> message_schemas.MessageDetail:
@@ -344,7 +345,7 @@ def serialize_conversation_line(line: ConversationLine) -> ConversationMessage:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery,
+    "GET", "/contacts/{id}/conversation", scope="contacts:read", user_scope=FULL_SCOPE, query_type=PageQuery,
     response_type=ConversationMessage,
     returns_list=True,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access, audit, devices, login, passwords, request_limits, sessions, users
+from appliance.accounts import access, audit, devices, login, passwords, request_limits, roles, sessions, users
 from appliance.accounts.access import ADMIN_SCOPE, SELF_SCOPE, KeyWrite
 from appliance.accounts.audit import AuditQuery
 from appliance.accounts.users import Password, Role, UserPatch, UserQuery, UserWrite
@@ -20,7 +20,7 @@ from appliance.core.clock import iso
 from appliance.core.errors import Faults, Invalid
 from appliance.core.validation import Name, PageQuery
 from appliance.storage import models
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, fetch_inline
 
 
 class User(Struct):
@@ -36,9 +36,10 @@ class User(Struct):
         Role,
         Meta(
             description="role of the user: viewers read, authors also write, editors also send, admins and "
-            "owners may do everything, but only owners manage owners"
+            "owners may do everything, but only owners manage owners; the id of an own role (`/roles`) as a text"
         ),
     ]
+    role_name: Annotated[str, Meta(description="name of an own role; the same as `role` for a built-in one")]
     otp: Annotated[bool, Meta(description="whether signing in requires a second factor")]
     disabled_at: Annotated[Moment, Meta(description="when the user was disabled; null if enabled")] | None
     last_login_at: Annotated[Moment, Meta(description="when the user last signed in; null for never")] | None
@@ -114,7 +115,8 @@ class AuditEntry(Struct):
 def _user_values(row: models.User) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "email": row.email, "name": row.name,
-        "role": cast(Role, row.role), "otp": login.has_second_factor(row), "disabled_at": iso(row.disabled_at),
+        "role": row.role, "role_name": fetch_inline(roles.describe_role, row.role),
+        "otp": login.has_second_factor(row), "disabled_at": iso(row.disabled_at),
         "last_login_at": iso(row.last_login_at), "created_at": str(iso(row.member.created_at)),
         "updated_at": str(iso(max(row.updated_at, row.member.updated_at))),
     }  # fmt: skip

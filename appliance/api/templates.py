@@ -162,7 +162,7 @@ async def send_test(request: ApiRequest) -> ApiResponse:
     can_send = credential.has_scope("campaigns:send") or credential.has_scope("messages:send")
     prepared = await render_send(test_sends.prepare, request.account_id, request.id, request.body)
     args = (request.account_id, request.id, request.body, credential.is_test, prepared)
-    access = (credential.has_scope("contacts:read"), can_send, credential.is_agent)
+    access = (credential.can_read_contacts, can_send, credential.is_agent)
 
     def write() -> TestSendResult:
         if credential.is_agent:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, cast
 
 from msgspec import UNSET, Meta, Struct
 
+from appliance.accounts.access import FULL_SCOPE
 from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
@@ -243,6 +244,7 @@ async def replay_failed_webhook_deliveries(request: ApiRequest) -> ApiResponse:
     "GET",
     _DELIVERIES_PATH,
     scope="account:read",
+    user_scope=FULL_SCOPE,
     query_type=DeliveryQuery,
     response_type=WebhookDelivery,
     returns_list=True,
@@ -253,7 +255,13 @@ async def list_webhook_deliveries(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_delivery(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", f"{_DELIVERIES_PATH}/{{delivery_id}}", scope="account:read", response_type=WebhookDelivery)
+@ROUTES.add(
+    "GET",
+    f"{_DELIVERIES_PATH}/{{delivery_id}}",
+    scope="account:read",
+    user_scope=FULL_SCOPE,
+    response_type=WebhookDelivery,
+)
 async def get_webhook_delivery(request: ApiRequest) -> ApiResponse:
     """Get a delivery."""
     return ApiResponse(

@@ -397,6 +397,12 @@ def _account_limits(handle: Any) -> None:
             handle.execute(f"ALTER TABLE account ADD COLUMN {column}")
 
 
+def _roles(handle: Any) -> None:
+    """Add the table of own roles: a database of before has built-in roles only."""
+    if not database.table_exists("role"):
+        database.create_tables([models.Role], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -417,6 +423,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     restored_sends,
     _copies,
     _account_limits,
+    _roles,
 )  # fmt: skip
 
 

@@ -149,6 +149,12 @@ WRONG = (
           {"name", "disabled", "password", "role"}),
     Invalid("PATCH /users/{id}", {"disabled": True, "password": "short", "role": "viewer"},
           {"disabled", "password", "role"}),
+    Invalid("POST /roles", {"name": "Owner", "scopes": ["admin"], "contact_data": "some"},
+          {"name", "scopes", "contact_data"}),
+    Invalid("POST /roles", {"name": "Owner", "scopes": ["admin"]}, {"name", "scopes"}),
+    Invalid("PATCH /roles/{id}", {"name": " ", "scopes": ["admin"], "contact_data": 5},
+          {"name", "scopes", "contact_data"}),
+    Invalid("POST /invitations", {"email": EMAIL, "role": "king", "days": 0}, {"email", "role", "days"}),
     Invalid("PATCH /user", {"name": 5, "password": "short"}, {"name", "password", "current_password"}),
     Invalid("PATCH /user", {"name": 5, "password": "long enough", "current_password": "wrong"},
           {"name", "current_password"}),
@@ -212,12 +218,14 @@ def mine(server: Server) -> Tenant:
 
 
 @pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the owner, signed in, for operations that need a user."""
+def owner(server: Server, mine: Tenant) -> Client:
+    """Return a client of the owner, signed in, for operations that need a user; the account has an own role."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
+    client = server.client(token)
     provider = {"name": "Alpha", "issuer": "https://idp.example", "client_id": "alpha"}
-    assert server.client(token).post("/sign_in_providers", provider).expect(201)["id"] == 1
-    return server.client(token)
+    assert client.post("/sign_in_providers", provider).expect(201)["id"] == 1
+    mine.object_ids["roles"] = client.post("/roles", {"name": "Agency", "scopes": ["flows:read"]}).expect(201)["id"]
+    return client
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda case: f"{case.operation} {','.join(sorted(case.error_paths))}")
@@ -225,7 +233,8 @@ def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: 
     """Every error is reported, and no valid field."""
     method, _, path = wrong.operation.partition(" ")
     noun = path.strip("/").partition("/")[0]
-    is_persons = noun in ("users", "user", "api_keys", "sign_in", "sign_in_providers") or path.endswith(("/return", "}/approve"))
+    of_persons = ("users", "user", "api_keys", "roles", "invitations", "sign_in", "sign_in_providers")
+    is_persons = noun in of_persons or path.endswith(("/return", "}/approve"))
     path = path.replace("{id}", str(mine.object_ids.get(noun))).replace("{language}", "de") + (
         f"?{wrong.query}" if wrong.query else ""
     )

@@ -24,6 +24,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "POST /users": {"email": "least@example.org", "role": "viewer"},
     "POST /api_keys": {"name": "Least"},
     "POST /sign_in_providers": {"name": "Least", "issuer": "https://idp.example", "client_id": "least"},
+    "POST /roles": {"name": "Least", "scopes": ["flows:read"]},
     "POST /events": {"event": "least", "contact_email": "alpha@example.org"},
     "POST /webhooks": {"url": "https://least.example/hook"},
 }
@@ -67,7 +68,7 @@ def documented_properties(api: Client, name: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", LEAST)
 def test_defaults_match_the_document(name: str, mine: Tenant, owner: Client) -> None:
     """An absent field has the documented default in the response."""
-    client = owner if name.split("/")[1] in ("users", "api_keys", "sign_in_providers") else mine.api
+    client = owner if name.split("/")[1] in ("users", "api_keys", "roles", "sign_in_providers") else mine.api
     created = client.post(name.partition(" ")[2], LEAST[name]).expect(201)
     for key, schema in documented_properties(client, name).items():
         if key in LEAST[name] or key not in created or key in FOLLOWS.get(name, ()):

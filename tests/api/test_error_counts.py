@@ -69,6 +69,9 @@ RIGHT: dict[str, dict[str, Any]] = {
     "POST /api_keys": {"name": "Counted"},
     "POST /sign_in_providers": {"name": "Counted", "issuer": "https://idp.example", "client_id": "counted"},
     "PATCH /sign_in": {"password": True},
+    "POST /roles": {"name": "Counted", "scopes": ["flows:read"]},
+    "PATCH /roles/{id}": {"scopes": ["flows:read"]},
+    "POST /invitations": {"email": "counted@example.org", "role": "viewer"},
     "POST /proposals": {"kind": "change_segment", "subject_id": 1, "changes": {"name": "Counted"}},
     "POST /proposals/{id}/approve": {"version": "counted"},
     "PATCH /account": {
@@ -108,7 +111,9 @@ TAKEN = {
     "POST /lists": [InvalidChange(("name",), "alpha list", "name")],
     "PATCH /lists/{id}": [InvalidChange(("name",), "alpha mirror", "name")],
     "POST /domains": [InvalidChange(("domain", "name"), "alpha.example", "domain.name")],
-    "POST /users": [InvalidChange(("email",), EMAIL, "email")],
+    "POST /users": [InvalidChange(("email",), EMAIL, "email"), InvalidChange(("role",), "king", "role")],
+    "POST /roles": [InvalidChange(("name",), "agency", "name")],
+    "POST /invitations": [InvalidChange(("email",), EMAIL, "email"), InvalidChange(("role",), "king", "role")],
 }  # fmt: skip
 # Unknown runs are reported in a 200 response, since a run may have ended in the meantime
 TOLD_OTHERWISE = {"POST /flows/{id}/runs/move_on", "POST /flows/{id}/runs/take_out"}
@@ -260,18 +265,21 @@ def mine(server: Server) -> Tenant:
 
 
 @pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the owner, signed in, for operations that need a user."""
+def owner(server: Server, mine: Tenant) -> Client:
+    """Return a client of the owner, signed in, for operations that need a user; the account has an own role."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
+    client = server.client(token)
     provider = {"name": "Alpha", "issuer": "https://idp.example", "client_id": "alpha"}
-    assert server.client(token).post("/sign_in_providers", provider).expect(201)["id"] == 1
-    return server.client(token)
+    assert client.post("/sign_in_providers", provider).expect(201)["id"] == 1
+    mine.object_ids["roles"] = client.post("/roles", {"name": "Agency", "scopes": ["flows:read"]}).expect(201)["id"]
+    return client
 
 
 def client_and_path(route: Route, mine: Tenant, owner: Client) -> tuple[Client, str]:
     """Return the client and the path for an operation."""
     noun = route.path.strip("/").partition("/")[0]
-    is_persons = noun in ("users", "user", "api_keys", "audit", "sign_in", "sign_in_providers") or (
+    of_persons = ("users", "user", "api_keys", "audit", "roles", "invitations", "sign_in", "sign_in_providers")
+    is_persons = noun in of_persons or (
         noun == "proposals" and route.path.endswith(("/approve", "/return"))
     )
     number = mine.object_ids.get("open_flow" if route.path.endswith("/enroll") else noun)

@@ -16,7 +16,9 @@ from appliance.audience.filters.compiler import GROUP_MODES, MAX_DEPTH
 from appliance.audience.filters.fields import Field, FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.core import errors
+from appliance.storage import masking
 from appliance.storage.database import fold_case
+from appliance.storage.masking import HIDDEN_TEXT
 from ui.forms import error_sentence, typed_values
 
 
@@ -163,7 +165,7 @@ class FilterRows:
     @classmethod
     def from_filters(cls, raw: Any, prefix: str = PREFIX) -> "FilterRows":
         """Return the rows for stored filters."""
-        return cls(list(_rows_from_filters(personal.hide_values(raw), "")), prefix)
+        return cls(list(_rows_from_filters(raw, "")), prefix)
 
     @classmethod
     def blank(cls, prefix: str = PREFIX) -> "FilterRows":
@@ -188,6 +190,12 @@ class FilterRows:
     def __iter__(self) -> Iterator[FilterRow]:
         """Yield every row, including rows inside other rows."""
         return _walk(self.rows)
+
+    def hide_personal_values(self) -> None:
+        """Hide what rules compare names and addresses with, where contact data is masked; it cannot be undone."""
+        for row in self if masking.is_active() else ():
+            if row.field is not None and personal.is_personal(row.field.name):
+                row.values = [HIDDEN_TEXT for _ in row.values]
 
     def to_filters(self) -> list[dict[str, Any]]:
         """Return the filters of all rows with a field, including incomplete rows, so that validation reports them."""

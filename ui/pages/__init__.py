@@ -6,6 +6,7 @@ NAMES = (
     "campaign_report", "campaigns", "canvas", "composer", "connect", "contact_detail", "contacts", "docs", "editor",
     "editor_sections", "experiments", "exports", "flow_editor", "flow_replay", "flow_requests", "flow_runs",
     "flow_simulation", "flow_tests", "flows", "home", "identities", "imports", "lists", "login", "messages",
-    "own_access", "pictures", "proposals", "segments", "sending", "settings", "setup", "sign_in", "sign_in_settings",
+    "own_access", "pictures", "proposals", "roles", "segments", "sending", "settings", "setup", "sign_in",
+    "sign_in_settings",
     "signup_forms", "suppressions", "template_detail", "templates", "translations", "transports", "users", "webhooks",
 )  # fmt: skip

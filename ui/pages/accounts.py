@@ -44,7 +44,7 @@ async def _has_page(visit: Visit, account_id: int, role: str, where: str) -> boo
     """Return whether an account has a page that a role may open there: a page of no object, or of one of its own."""
     path = where.partition("#")[0].partition("?")[0]
     try:
-        if not visit.can_open(path, role):
+        if not await fetch(visit.can_open, path, role):
             return False
     except NoPage:
         return False

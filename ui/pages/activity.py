@@ -79,7 +79,7 @@ class EventSearch(NamedTuple):
 
 
 @pages.get("/", strict_slashes=False)
-@signed_in()
+@signed_in("events:read")
 async def list_events(request: Request, visit: Visit) -> HTTPResponse:
     """Show the events that match the filters, newest first; test events are only shown on request."""
     query = _read_query(request)
@@ -315,7 +315,7 @@ REPLY_KINDS = {
 
 
 @pages.get("/answers", strict_slashes=False)
-@signed_in()
+@signed_in("messages:read")
 async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
     """Show all incoming SMS, newest first, or with `show=unseen` only possible opt-outs that are not reviewed yet."""
     unseen = request.args.get("show") == "unseen"

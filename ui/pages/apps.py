@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, app_clients, app_grants, users
+from appliance.accounts import access, app_clients, app_grants
 from appliance.accounts.app_clients import Client, ClientRefused
 from appliance.accounts.app_grants import AuthorizationFault, AuthorizationRequest
 from appliance.api import oauth
@@ -18,10 +18,9 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import store
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
-from ui import guard, view
+from ui import guard, role_labels, view
 from ui.forms import Form
 from ui.guard import ignore_double_submit, signed_in
-from ui.pages.users import ROLES
 from ui.session import Pages, Visit
 
 pages = Pages("ui_apps")
@@ -78,12 +77,13 @@ async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
         client = await app_clients.find(client_id)
     except ClientRefused as error:
         return _render_fault(request, error.error, error.description)
-    pending = app_grants.read_authorization(client, parameters, visit.user.role, settings)
+    pending = await fetch(app_grants.read_authorization, client, parameters, visit.user.role, settings)
     if isinstance(pending, AuthorizationFault):
         return _render_fault(request, pending.error, pending.description, _return_url(client, parameters, pending))
     if await fetch(app_grants.count_apps, visit.user.id) >= app_grants.MAX_APPS_PER_USER:
         return _render_fault(request, "too_many", "")
-    return _render_consent(request, visit, pending)
+    role = await fetch(role_labels.describe_role, visit.user.role)
+    return _render_consent(request, visit, pending, role)
 
 
 @pages.post(oauth.AUTHORIZATION_PATH)
@@ -100,7 +100,7 @@ async def answer_consent(request: Request, visit: Visit) -> HTTPResponse:
         return _render_fault(request, "expired", "")
     if form["answer"] != "allow":
         return view.redirect(request, _build_return(pending.redirect_uri, pending.state, {"error": "access_denied"}))
-    scopes = app_grants.limit_scopes(set(pending.scopes), visit.user.role)
+    scopes = await fetch(app_grants.limit_scopes, set(pending.scopes), visit.user.role)
     if form["access"] != "draft":
         scopes = [scope for scope in scopes if scope.endswith(":read")]
     if not scopes:
@@ -134,14 +134,14 @@ def _return_url(client: Client, parameters: dict[str, str], fault: Authorization
     return _build_return(redirect_uri, parameters.get("state"), answer)
 
 
-def _render_consent(request: Request, visit: Visit, pending: AuthorizationRequest) -> HTTPResponse:
+def _render_consent(request: Request, visit: Visit, pending: AuthorizationRequest, role: str) -> HTTPResponse:
     response = view.render_whole(
         request, "login/authorize.html", 200, pending=pending,
         sealed=app_grants.seal_request(pending, visit.session.id),
         redirect_host=app_clients.describe_redirect(pending.redirect_uri), rights=describe_rights(pending.scopes),
         reads=describe_rights(scope for scope in pending.scopes if scope.endswith(":read")),
         never=_NEVER, can_draft=any(scope.endswith(":write") for scope in pending.scopes),
-        role=ROLES[visit.user.role][0],
+        role=role,
     )  # fmt: skip
     # Browsers check a redirect of a form against `form-action`, too, so the app's address is allowed on this page only.
     policy = guard.PAGE_POLICY.replace("form-action 'self'", f"form-action 'self' {_form_target(pending.redirect_uri)}")
@@ -187,4 +187,4 @@ async def disconnect_app(request: Request, visit: Visit, app_id: int) -> HTTPRes
 
 def _owner_filter(visit: Visit) -> int | None:
     """Return the id of the user whose apps the page is about, or None for those of the whole team."""
-    return None if visit.user.role in users.ADMIN_ROLES else visit.user.id
+    return None if visit.can(access.ADMIN_SCOPE) else visit.user.id

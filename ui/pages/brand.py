@@ -201,7 +201,7 @@ async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
 
 
 @pages.get("/", strict_slashes=False)
-@signed_in()
+@signed_in("account:read")
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """Show the brand form; colours in the query, such as those found in the logo, are filled in."""
     form = forms.open_form(build_form(await fetch(brand.get, visit.account_id)), BRAND_PARTS)
@@ -236,7 +236,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/sample")
-@signed_in()
+@signed_in("account:read")
 async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
     """Show the sample email in the brand, with the unsaved values of the query."""
     filters = {name: values[0][:2000] for name, values in request.args.items() if values}
@@ -244,7 +244,7 @@ async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/look")
-@signed_in()
+@signed_in("account:read")
 async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
     """Show the brand page with the unsaved values of the query, to update the sample and the contrast ratios."""
     form = Form({name: values[0][:2000] for name, values in request.args.items() if values})

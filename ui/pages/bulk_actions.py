@@ -189,7 +189,7 @@ async def start(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/", name="recent", strict_slashes=False)
-@signed_in()
+@signed_in("contacts:read")
 async def list_recent(request: Request, visit: Visit) -> HTTPResponse:
     """Show the bulk actions since yesterday, each with its undo button."""
 
@@ -202,7 +202,7 @@ async def list_recent(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<act_id:int>", name="progress")
-@signed_in()
+@signed_in("contacts:read")
 async def show_progress(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
     """Show the progress of a bulk action, or its result once it has ended."""
     job = await fetch(bulk_actions.get, visit.account_id, act_id)

@@ -197,7 +197,7 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         template_id = _choose_variant_template(campaign, parse_int(form["variant"]))
         prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
         args = (visit.account_id, template_id, body, False, prepared)
-        result = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))
+        result = await commit(test_sends.send, *args, visit.actor.can_read_contacts, visit.can("campaigns:send"))
     except errors.Invalid as error:
         if not form.errors:
             form.add_error("addresses", _address_error(error, addresses, sms))
@@ -277,7 +277,7 @@ def describe_sent_tests(tests: test_sends.TestSendResult) -> str:
 
 
 @pages.get("/<campaign_id:int>/audience")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the recipients of a campaign, or with `why` the contacts who are left out for that reason."""
     raw, search = list_params(request, 50)
@@ -303,7 +303,7 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 
 @pages.get("/<campaign_id:int>/previews")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the message as each recipient of a campaign gets it, one at a time."""
     raw, search = list_params(request, 8)
@@ -343,7 +343,7 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 
 @pages.get("/<campaign_id:int>/preview")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the message as one contact gets it, by default the first of the audience, as a document for a frame.
 
@@ -358,7 +358,7 @@ async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTP
 
 
 @pages.get("/<campaign_id:int>/rehearsal")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the progress of rendering for all recipients, and the contacts without a value for a merge tag."""
     facts = await render(composer.load_render_check, visit.account_id, campaign_id)

@@ -8,7 +8,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
+from appliance.accounts import access, audit
 from appliance.audience import bulk_actions, lists
 from appliance.audience.segments import store as segments
 from appliance.campaigns import audience, experiment_results, recipients, report, results, store, variants
@@ -57,7 +57,7 @@ _CHIPS: tuple[tuple[str, str], ...] = (
 
 
 @pages.get("/<campaign_id:int>/people", name="people")
-@signed_in()
+@signed_in("campaigns:read")
 async def list_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the recipients of a campaign that match the filters, with the state of their messages."""
     filters = _read_filters(request)
@@ -106,7 +106,7 @@ def _load_activity(messages: list[Any]) -> dict[int, list[tuple[str, int]]]:
 
 
 @pages.get("/<campaign_id:int>/export", name="export")
-@signed_in()
+@signed_in(access.EXPORT_SCOPE)
 async def export_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse | None:
     """Download the filtered recipients as CSV; the download is recorded in the audit log."""
     try:
@@ -164,7 +164,7 @@ async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTP
 
 
 @pages.get("/<campaign_id:int>/decide", name="decide")
-@signed_in()
+@signed_in("campaigns:read")
 async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the messages of a campaign that need a decision: uncertain ones, or with `status=failed` failed ones."""
     campaign = await fetch(store.get, visit.account_id, campaign_id)

@@ -290,7 +290,7 @@ _SETTLE_MS = 3_000
 
 
 @pages.get("/<campaign_id:int>", name="show")
-@signed_in()
+@signed_in("campaigns:read")
 async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the composer of a draft, the page of a scheduled campaign, or the overview of the report."""
     by = "day" if request.args.get("by") == "day" else "hour"
@@ -303,7 +303,7 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
 
 
 @pages.get("/<campaign_id:int>/live", name="live")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the progress of sending, polled by the page; once nothing changes, the response ends the polling.
 
@@ -328,14 +328,14 @@ async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 
 
 @pages.get("/<campaign_id:int>/links", name="links")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_links(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the links of a campaign and their clicks, on the message and as a table."""
     return await render_tab(request, visit, campaign_id, "links")
 
 
 @pages.get("/<campaign_id:int>/links/map", name="map")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_link_map(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the message with the clicks of each link on it, as a document for a frame."""
 
@@ -352,14 +352,14 @@ async def show_link_map(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 
 @pages.get("/<campaign_id:int>/domains", name="domains")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_domains(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the results by mailbox provider, or for SMS by country."""
     return await render_tab(request, visit, campaign_id, "domains", everything=bool(request.args.get("all")))
 
 
 @pages.get("/<campaign_id:int>/problems", name="problems")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show why messages were not delivered, grouped by the server's response, and the unconfirmed messages.
 

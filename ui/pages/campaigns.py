@@ -49,7 +49,7 @@ def _count_campaigns(number: int) -> str:
 
 
 @pages.get("/campaigns", strict_slashes=False)
-@signed_in()
+@signed_in("campaigns:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of campaigns with a chip for each phase.
 
@@ -180,7 +180,7 @@ _MAX_LIVE_ROWS = 100
 
 
 @pages.get("/live/campaigns")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_live_rows(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table cells of the campaigns in the query; the response polls again for campaigns still being sent."""
     if not view.is_partial(request):

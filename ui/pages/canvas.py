@@ -295,7 +295,7 @@ _HEAD_END_TAG = re.compile(r"</head\s*>", re.IGNORECASE)
 
 
 @pages.get("/<template_id:int>/canvas", name="show")
-@signed_in()
+@signed_in("templates:read")
 async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the email as the document of the editor's frame; `as` is the id of the contact whose values fill it in."""
     try:
@@ -314,7 +314,7 @@ async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPR
 
 
 @pages.get("/<template_id:int>/rows", name="rows")
-@signed_in()
+@signed_in("templates:read")
 async def list_changed_rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Return the rows of the canvas as JSON, without the HTML of rows whose digest is in `have`."""
     present = set((request.args.get("have") or "").split(","))
@@ -326,7 +326,7 @@ async def list_changed_rows(request: Request, visit: Visit, template_id: int) ->
 
 
 @pages.get("/<template_id:int>/size", name="size")
-@signed_in()
+@signed_in("templates:read")
 async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the size of the email's HTML beside Gmail's limit."""
     size_bytes = await render(preview.measure_html_bytes, visit.account_id, template_id)
@@ -338,7 +338,7 @@ async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPRes
 
 
 @pages.get("/<template_id:int>/people", name="people")
-@signed_in()
+@signed_in("templates:read")
 async def choose_contact(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show contacts to preview the email with: search results, or the newest contacts and one lacking a first name."""
     search = (request.args.get("search") or "").strip()[:254]

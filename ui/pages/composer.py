@@ -356,7 +356,7 @@ CONFIRM_BY_TYPING_OVER = 1000
 
 
 @pages.get("/<campaign_id:int>/send")
-@signed_in()
+@signed_in("campaigns:read")
 async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the numbers of a send, which the user must confirm.
 

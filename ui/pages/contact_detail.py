@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
+from appliance.accounts import access, audit
 from appliance.audience import time_zones
 from appliance.audience.contacts import removal, store, timeline, write
 from appliance.content.designs.merge_limits import MergeError
@@ -88,7 +88,7 @@ _SEND_ERRORS = {
 
 
 @pages.get("/<contact_id:int>/conversation")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show_conversation(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Show a page of the SMS conversation with a contact."""
     return await _render_conversation(request, visit, contact_id, None, 200)
@@ -198,7 +198,7 @@ def _source_label(source_type: str) -> str:
 
 
 @pages.get("/<contact_id:int>")
-@signed_in()
+@signed_in("contacts:read")
 async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Show a contact: addresses with consent, lists, data, events and messages."""
     kind = request.args.get("kind") or ""
@@ -261,7 +261,7 @@ async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTT
 
 
 @pages.get("/<contact_id:int>/messages/<message_id:int>")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show_message(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
     """Show a message to a contact, and the events of the message."""
     context = await render(_load_message, visit.account_id, contact_id, message_id)
@@ -272,7 +272,7 @@ async def show_message(request: Request, visit: Visit, contact_id: int, message_
 
 
 @pages.get("/<contact_id:int>/messages/<message_id:int>/html")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show_message_html(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
     """Show the HTML of a message, as a document for the frame of its page."""
     context = await render(_load_message, visit.account_id, contact_id, message_id)

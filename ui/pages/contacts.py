@@ -12,6 +12,7 @@ from appliance.audience import consent, lists
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal, statuses, store, write
 from appliance.audience.contacts.search import ORDERS, Order
+from appliance.audience.filters import personal
 from appliance.audience.segments import explain
 from appliance.audience.segments import members as segment_people
 from appliance.audience.segments import store as segments
@@ -73,7 +74,7 @@ def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
 
 
 def parse_rules(text: str) -> list[Any]:
-    """Parse the JSON list of filters in a URL. Raises Invalid if the text is not such a list."""
+    """Parse the JSON list of filters in a URL. Raises Invalid if it is not such a list, else as `require_allowed`."""
     if not text:
         return []
     try:
@@ -82,6 +83,7 @@ def parse_rules(text: str) -> list[Any]:
         data = None
     if not isinstance(data, list):
         raise errors.Invalid({"filters": [gettext("is invalid")]})
+    personal.require_allowed(data)
     return data
 
 
@@ -175,7 +177,7 @@ FORM_PARTS = typed_values.CustomDataParts(
 
 
 @pages.get("/", strict_slashes=False)
-@signed_in()
+@signed_in("contacts:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of contacts."""
     table = tables.Table(
@@ -482,7 +484,7 @@ def _taken_message(kind: str, owner: Any) -> Markup:
 
 
 @pages.get("/filter", strict_slashes=False)
-@signed_in()
+@signed_in("contacts:read")
 async def edit_filter(request: Request, visit: Visit) -> HTTPResponse:
     """Show the active rules of the table in the filter builder; the Apply button redirects to the filtered table."""
     posted: dict[str, list[str]] = {name: list(values) for name, values in request.args.items()}

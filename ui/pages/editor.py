@@ -91,7 +91,7 @@ SUBJECT_CHARACTERS, PREHEADER_CHARACTERS = 45, 90
 
 
 @pages.get("/campaigns/<campaign_id:int>/content")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the editor of a campaign's email; a campaign of SMS is redirected to its page."""
     row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
@@ -101,7 +101,7 @@ async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 
 @pages.get("/flows/<flow_id:int>/steps/<step_id:int>/content")
-@signed_in()
+@signed_in("flows:read")
 async def show_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Show the editor of the email of a flow's step; an SMS step is redirected to the flow."""
     row = await fetch(store.get_step_template, visit.account_id, flow_id, step_id)
@@ -147,7 +147,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
     message = "body" if row.body and not document.get_sections(row.design) else "sections"
     return {
         "row": row, "home": home, "page_url": f"/templates/{row.id}", "back": back_url(home), "page": editor_url(home),
-        "locked": home.is_locked or visit.user.role == "viewer", "may_look_only": visit.user.role == "viewer",
+        "locked": home.is_locked or not visit.can("templates:write"), "may_look_only": not visit.can("templates:write"),
         "outline": editor_panels.build_outline(page, filenames), "many": len(page), "entry": entry,
         "key": entry.key if entry else "",
         "top": document.find_top_key(page, entry.key) if entry else "",
@@ -255,7 +255,7 @@ async def render_blocks(
 
 
 @pages.get("/templates/<template_id:int>/sections/<key:str>")
-@signed_in()
+@signed_in("templates:read")
 async def show_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
     """Show the fields of a section in the editor's panel. Raises NotFound if the template has no such section."""
     row = await fetch(store.get, visit.account_id, template_id)
@@ -265,7 +265,7 @@ async def show_section(request: Request, visit: Visit, template_id: int, key: st
 
 
 @pages.get("/templates/<template_id:int>/details")
-@signed_in()
+@signed_in("templates:read")
 async def show_details(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the fields of subject, preheader and sender in the editor's panel."""
     return await render_blocks(request, visit, template_id, None, ("inspector",))
@@ -424,7 +424,7 @@ AUDIENCE_PATH = "props.show_if"
 
 
 @pages.get("/templates/<template_id:int>/sections/<key:str>/audience")
-@signed_in()
+@signed_in("templates:read")
 async def show_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
     """Show the rules that select which contacts see a section, with the number of matching contacts."""
     row, entry = await fetch(_load_section, visit, template_id, key)
@@ -468,7 +468,7 @@ async def _render_audience(
     home = await fetch(store.find_owner, row)
     values: dict[str, Any] = {
         "row": row, "entry": entry, "home": home, "page": editor_url(home),
-        "locked": home.is_locked or visit.user.role == "viewer",
+        "locked": home.is_locked or not visit.can("templates:write"),
         "filter_view": await filter_builder.load_view(visit.account_id, rows),
     }  # fmt: skip
     return view.render(request, "editor/audience.html", status, **values)
@@ -478,7 +478,7 @@ async def _render_audience(
 
 
 @pages.get("/templates/merge")
-@signed_in()
+@signed_in("templates:read")
 async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
     """Show the merge tags with examples and the number of contacts who lack each value.
 

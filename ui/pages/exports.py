@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
+from appliance.accounts import access, audit
 from appliance.audience.contacts import store
 from appliance.audience.contacts.store import ContactQuery
 from appliance.core import errors, validation
@@ -221,7 +221,7 @@ _MAX_TRIES = 20
 
 
 @pages.get("/<of:str>", name="show")
-@signed_in()
+@signed_in(access.EXPORT_SCOPE)
 async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
     """Show the number of rows that a file will contain, its filters and the formats."""
     kind = _find_kind(of)
@@ -239,7 +239,7 @@ async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
 
 
 @pages.get("/<of:str>/file", name="file")
-@signed_in()
+@signed_in(access.EXPORT_SCOPE)
 async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
     """Send the file of an export; the download is recorded in the audit log. Raises NotFound for an unknown format."""
     kind = _find_kind(of)
@@ -260,7 +260,7 @@ async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | No
 
 
 @pages.get("/<of:str>/progress", name="progress")
-@signed_in()
+@signed_in(access.EXPORT_SCOPE)
 async def show_progress(request: Request, visit: Visit, of: str) -> HTTPResponse:
     """Show the progress of the download with the query's ticket."""
     kind = _find_kind(of)

@@ -89,8 +89,8 @@ def load_page(
         "inside": sum(drafts.count_inside(flow_id).values()), "kinds": KINDS, "wants_start": False, "form_errors": {},
         "saved": shows is not None, "has_errors": _has_problems(form),
         "has_requests": bool(flow_tree.list_request_steps(draft)),
-        "may_edit": visit.user.role != "viewer" and flow.status != "archived",
-        "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
+        "may_edit": visit.can("flows:write") and flow.status != "archived",
+        "may_send": visit.can("campaigns:send"), "range_query": "" if span == "all" else span,
         "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",
         **_load_panel(visit, draft, steps, step, kind if where else "", form, figures),
     }  # fmt: skip
@@ -334,7 +334,7 @@ def _write_trigger(visit: Visit, flow_id: int, form: StepForm) -> None:
 
 
 @pages.get("/<flow_id:int>/met")
-@signed_in()
+@signed_in("flows:read")
 async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the contacts that the trigger would have admitted recently, and why it would have refused others."""
 

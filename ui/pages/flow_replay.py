@@ -5,7 +5,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
+from appliance.accounts import access, audit
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, ngettext
 from appliance.exports import replays as replay_export
@@ -31,7 +31,7 @@ def _list_days() -> list[tuple[int, str]]:
 
 
 @pages.get("/<flow_id:int>/replay", name="show")
-@signed_in()
+@signed_in("flows:read")
 async def show_replay(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the last replay of a flow: its progress, or its result."""
     return await _render(request, visit, flow_id, Form(), 200)
@@ -106,7 +106,7 @@ async def cancel_replay(request: Request, visit: Visit, flow_id: int) -> HTTPRes
 
 
 @pages.get("/<flow_id:int>/replay/file", name="file")
-@signed_in("contacts:read")
+@signed_in(access.EXPORT_SCOPE)
 async def download_people(request: Request, visit: Visit, flow_id: int) -> HTTPResponse | None:
     """Send the file with who would have got what and when; the download is recorded in the audit log."""
     people = await fetch(replays.get_people, visit.account_id, flow_id)

@@ -18,7 +18,7 @@ pages = Pages("ui_flow_requests", url_prefix="/flows")
 
 
 @pages.get("/<flow_id:int>/requests")
-@signed_in()
+@signed_in("flows:read")
 async def list_requests(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the pending requests of a flow, the next to be made first, and where to find those that failed."""
     number = max(1, parse_int(request.args.get("page"), 1))

@@ -52,7 +52,7 @@ _ALL_CONTACTS = gettext_noop("All contacts of the flow")
 
 
 @pages.get("/<flow_id:int>/people")
-@signed_in()
+@signed_in("flows:read")
 async def list_runs(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the runs of a flow that match the filters, or without filters all runs; test runs are left out."""
     stored: dict[str, str] = {name: str(request.args[name][0]) for name in _RUN_FILTERS if request.args.get(name)}
@@ -120,7 +120,7 @@ def _runs_heading(stored: dict[str, str], titles: dict[int, str], labels: dict[i
 
 
 @pages.get("/<flow_id:int>/people/<run_id:int>")
-@signed_in()
+@signed_in("flows:read")
 async def show_run(request: Request, visit: Visit, flow_id: int, run_id: int) -> HTTPResponse:
     """Show the path of one contact through a flow."""
 

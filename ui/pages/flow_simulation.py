@@ -288,7 +288,7 @@ _FORM_FIELDS = ("first_name", "email", "data", "event", "response", "day", "hour
 
 
 @pages.get("/<flow_id:int>/try", name="show")
-@signed_in()
+@signed_in("flows:read")
 async def show_simulation(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the simulated path of one contact through a flow, with its messages."""
     return await _render_simulation(request, visit, flow_id, read_query(request.args), Form(), 200)
@@ -340,7 +340,7 @@ def _load_tree(visit: Visit, draft: Any, query: SimulationForm, simulated: Simul
 
 
 @pages.get("/<flow_id:int>/try/message", name="message")
-@signed_in()
+@signed_in("flows:read")
 async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the message number `n` of a simulation, counted from 1, as a document for a frame."""
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
@@ -437,7 +437,7 @@ async def _change_tests(visit: Visit, flow_id: int, change: Callable[[list[Any]]
 
 
 @pages.get("/<flow_id:int>/crowd", name="crowd")
-@signed_in()
+@signed_in("flows:read")
 async def show_bulk_simulation(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show which paths the contacts of the last BULK_DAYS days would take through a flow."""
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)

@@ -6,7 +6,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, audit
+from appliance.accounts import audit
 from appliance.agents.versions import describe_version
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
@@ -48,7 +48,7 @@ def _count_flows(number: int) -> str:
 
 
 @pages.get("/", strict_slashes=False)
-@signed_in()
+@signed_in("flows:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of flows with a chip for each status, and the starters if there are no flows."""
     table = tables.Table(request, "/flows", _count_flows, _COLUMNS, "-updated", ("status",))
@@ -99,7 +99,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<flow_id:int>")
-@signed_in()
+@signed_in("flows:read")
 async def show(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the tree of a flow, with the panel of the step that the query selects."""
     page = await render_for(visit.account_id, load_page, visit, flow_id, request.args)
@@ -123,7 +123,7 @@ async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 
 
 @pages.get("/<flow_id:int>/publish")
-@signed_in()
+@signed_in("flows:read")
 async def review(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the unpublished changes of a flow, and the number of contacts inside the flow."""
     return await _render_review(request, visit, flow_id, Form({"time": "keep"}), 200)
@@ -375,7 +375,7 @@ async def _status_change(row: Flow, name: str, takes_out: bool, visit: Visit) ->
 
 
 async def _delete_flows(request: Request, visit: Visit, rows: list[Flow]) -> None:
-    if any(row.version for row in rows) and not access.role_can_send(visit.user.role):
+    if any(row.version for row in rows) and not visit.can("campaigns:send"):
         raise errors.NotAllowed(gettext("your role cannot delete flows that were live"))
     args = (audit.run_and_record, visit.actor, "flow_delete", store.delete, visit.account_id)
     deleted = [await commit(*args, row.id) for row in rows]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import accounts, approvals, audit
+from appliance.accounts import access, accounts, approvals, audit
 from appliance.accounts import limits as account_limits
 from appliance.audience import lists
 from appliance.audience import lists as contact_lists
@@ -62,6 +62,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
     A partial request for the block `happening` gets only the campaigns in progress, one for `growth` only list growth.
     """
+    if not visit.sees_home():
+        first = next((page.href for page in view.list_navigation("") if visit.can_open(page.href)), "/settings/you")
+        return view.redirect(request, first)
     if view.is_partial(request) and view.target_id(request) == "happening":
         key = visit.account_id, i18n.get_language()
         activity_ = await fetch(_activity_cache.get, key, lambda: _load_activity(visit.account_id))
@@ -225,7 +228,7 @@ def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, s
 
 def _list_versions(visit: Visit) -> list[tuple[str, str, str]]:
     """Return the notice of a newer version for users who may install it, as `_list_problems` does."""
-    if visit.account_id != _FIRST_ACCOUNT or visit.user.role not in ("owner", "admin"):
+    if visit.account_id != _FIRST_ACCOUNT or not visit.can(access.ADMIN_SCOPE):
         return []
     new = updates.find_new_version()
     if new is None:
@@ -403,7 +406,7 @@ def _search(visit: Visit, q: str) -> list[Destination]:
     ]
     below = [
         Destination("page", title, href, icon)
-        for title, href, icon, words in _list_subpages(visit.user.role)
+        for title, href, icon, words in _list_subpages()
         if low and _has_words(f"{title} {words}", low)
     ]
     acts = [
@@ -411,8 +414,11 @@ def _search(visit: Visit, q: str) -> list[Destination]:
         for title, href, icon, scope, words in _COMMANDS
         if visit.can(scope) and _has_words(f"{gettext(title)} {title} {words}", low)
     ]
-    found_contacts = _search_contacts(account_id, q) if q else ()
-    return [*current, *below, *acts, *found_contacts, *_search_objects(account_id, q), *_search_guides(q)]
+    # By searching for more and more letters, a user could read data that is masked.
+    found_contacts = _search_contacts(account_id, q) if q and visit.can(access.FULL_SCOPE) else ()
+    objects = _search_objects(account_id, q)
+    own = [item for item in (*current, *below, *acts, *found_contacts, *objects) if visit.can_open(item.href)]
+    return [*own, *_search_guides(q)]
 
 
 def _has_words(text: str, low: str) -> bool:
@@ -420,14 +426,13 @@ def _has_words(text: str, low: str) -> bool:
     return all(word in text.lower() for word in low.split())
 
 
-def _list_subpages(role: str) -> Iterator[tuple[str, str, str, str]]:
+def _list_subpages() -> Iterator[tuple[str, str, str, str]]:
     """Yield the title, URL, icon and further words of the pages that the navigation does not list."""
     yield from ((gettext(title), href, icon, "") for title, href, icon in _SUBPAGES)
-    for name, href, is_admin_only in view.SETTINGS_TABS:
-        if not is_admin_only or role in view.ADMIN_ROLES:
-            words = _SETTINGS_WORDS.get(href, "")
-            title = gettext("Settings: %(page)s", page=gettext(name))
-            yield title, href, "settings", f"{gettext(words)} {words}" if words else ""
+    for name, href, _ in view.SETTINGS_TABS:
+        words = _SETTINGS_WORDS.get(href, "")
+        title = gettext("Settings: %(page)s", page=gettext(name))
+        yield title, href, "settings", f"{gettext(words)} {words}" if words else ""
 
 
 def _search_contacts(account_id: int, q: str) -> Iterator[Destination]:

@@ -10,7 +10,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
+from appliance.accounts import access, audit
 from appliance.core import addresses, clock, errors, uploads, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import columns, detection, removal, results, store
@@ -251,7 +251,7 @@ _MAX_REVIEWS = 8
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show all imports, newest first."""
     raw, _ = list_params(request, 50)
@@ -262,7 +262,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/new", name="new")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """Show the upload form of a new import."""
     return _render_new(request, visit, Form({"resource": request.args.get("of") or "contacts"}), 200)
@@ -287,7 +287,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<import_id:int>", name="show")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Show an import at its stage: column mapping, check, progress or result."""
     return await _render_import(request, visit, import_id, None, 200)
@@ -397,7 +397,7 @@ async def discard(request: Request, visit: Visit, import_id: int) -> HTTPRespons
 
 
 @pages.get("/<import_id:int>/results", name="results")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def download_results(request: Request, visit: Visit, import_id: int) -> HTTPResponse | None:
     """Download the result of each line of an import as CSV.
 

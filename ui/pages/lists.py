@@ -46,7 +46,7 @@ def _count_lists(number: int) -> str:
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@signed_in()
+@signed_in("contacts:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of contact lists."""
     table = Table(request, "/lists", _count_lists, _COLUMNS, "-updated")
@@ -147,7 +147,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<list_id:int>", name="show")
-@signed_in()
+@signed_in("contacts:read")
 async def show(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Show the contacts of a contact list, as a table."""
     return await _render_list(request, visit, list_id, 200)

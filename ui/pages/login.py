@@ -27,10 +27,10 @@ from appliance.sending.messages import system_emails
 from appliance.settings import config
 from appliance.storage.models import Invitation, SignInProvider, User
 from appliance.storage.transactions import commit, fetch, submit
-from ui import guard, session, view
+from ui import forms, guard, role_labels, session, view
 from ui.forms import Form, safe_path
 from ui.guard import ignore_double_submit, public_page, signed_in
-from ui.pages.users import ROLES, render_team
+from ui.pages.users import render_team
 from ui.session import Pages, Visit
 
 pages = Pages("ui_login")
@@ -253,7 +253,7 @@ def _render_forgot(request: Request, form: Form, status: int = 200, is_sent: boo
 
 
 # The limits of invitations of an account in an hour, and of attempts to accept one by a client in FAILURE_WINDOW_MS.
-_MAX_INVITATIONS_PER_HOUR, _MAX_ATTEMPTS = 30, 20
+_MAX_ATTEMPTS = 20
 
 
 @pages.post("/settings/team")
@@ -265,10 +265,12 @@ async def invite(request: Request, visit: Visit) -> HTTPResponse:
     form.require("email", gettext("Enter the email address of the person to invite."))
     if form.errors:
         return await render_team(request, visit, form, 422)
-    store.check_rate(f"invite:{visit.account_id}", _MAX_INVITATIONS_PER_HOUR, store.HOUR_MS)
+    store.check_rate(f"invite:{visit.account_id}", invitations.MAX_SENT_PER_HOUR, store.HOUR_MS)
+
+    days = forms.parse_int(form["days"] or None, invitations.VALID_DAYS, invitations.MAX_VALID_DAYS)
 
     def write() -> tuple[Invitation, bool]:
-        row = invitations.invite(visit.actor, form["email"], form["role"])
+        row = invitations.invite(visit.actor, form["email"], form["role"], days)
         return row, system_emails.send_invitation(row)
 
     try:
@@ -285,7 +287,7 @@ async def invite(request: Request, visit: Visit) -> HTTPResponse:
 @ignore_double_submit
 async def resend(request: Request, visit: Visit, invitation_id: int) -> HTTPResponse:
     """Send an invitation again, with a new link."""
-    store.check_rate(f"invite:{visit.account_id}", _MAX_INVITATIONS_PER_HOUR, store.HOUR_MS)
+    store.check_rate(f"invite:{visit.account_id}", invitations.MAX_SENT_PER_HOUR, store.HOUR_MS)
 
     def write() -> tuple[Invitation, bool]:
         row = invitations.renew(visit.actor, invitation_id)
@@ -307,7 +309,11 @@ def _redirect_to_team(request: Request, visit: Visit, row: Invitation, is_sent: 
     if is_sent:
         view.flash(request, gettext("Invitation sent to %(email)s.", email=row.email))
     else:
-        session.store_secret(visit.session.id, "invitation", {"email": row.email, "link": invitations.build_link(row)})
+        session.store_secret(
+            visit.session.id,
+            "invitation",
+            {"email": row.email, "link": invitations.build_link(row), "days": invitations.valid_days(row)},
+        )
     return view.redirect(request, "/settings/team")
 
 
@@ -396,7 +402,9 @@ async def _render_invitation(request: Request, row: Any, form: Form, status: int
     """Render the page of an invitation; a person who has a user already gets only a button, once signed in."""
     has_user = row is not None and await fetch(invitations.find_person, row) is not None
     visit = await session.load_visit(request) if has_user else None
+    options = await fetch(role_labels.list_options, row.account_id) if row else {}
     return view.render(
         request, "login/invitation.html", status, form=form, invitation=row, languages=list(i18n.LANGUAGES.items()),
-        role=ROLES[row.role] if row else None, has_user=has_user, signed_in_as=visit.user.email if visit else None,
+        role=options.get(row.role) if row else None, has_user=has_user,
+        signed_in_as=visit.user.email if visit else None,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
+from appliance.accounts import access, audit
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import store as campaigns
 from appliance.core import errors, validation
@@ -67,7 +67,7 @@ _MAX_SOURCE_BYTES = 300_000
 
 
 @pages.get("/outbox", strict_slashes=False)
-@signed_in()
+@signed_in("messages:read")
 async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
     """Show the messages in the state that the query selects, by default the waiting messages."""
     counts = await fetch(delivery_status.count_outbox, visit.account_id)
@@ -90,7 +90,7 @@ async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/outbox/<message_id:int>")
-@signed_in()
+@signed_in("messages:read")
 async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
     """Show a message: its state, the server's response, and its events, content or source."""
     row = await fetch(ledger.get, visit.account_id, message_id)
@@ -139,7 +139,7 @@ def _load_data(row: Any) -> str:
 
 
 @pages.get("/outbox/<message_id:int>/html")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show_message_html(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
     """Show the content of a message as a document for a frame, so that it cannot reach the page around it."""
     try:
@@ -151,7 +151,7 @@ async def show_message_html(request: Request, visit: Visit, message_id: int) -> 
 
 
 @pages.get("/outbox/<message_id:int>/files/<file_id:int>")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def download_file(request: Request, visit: Visit, message_id: int, file_id: int) -> HTTPResponse | None:
     """Download an attached file. It is never displayed, because it may contain anything."""
     file, content = await fetch(attachments.get_file, visit.account_id, message_id, file_id)
@@ -261,21 +261,21 @@ SMS_SIMULATIONS = {
 
 
 @pages.get("/inbox", strict_slashes=False)
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show_inbox(request: Request, visit: Visit) -> HTTPResponse:
     """Show the list of captured messages."""
     return await _render_inbox(request, visit, None)
 
 
 @pages.get("/inbox/<captured_id:int>")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show_captured(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Show the list of captured messages, with one of them open."""
     return await _render_inbox(request, visit, captured_id)
 
 
 @pages.get("/inbox/<captured_id:int>/html")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show_captured_html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Show the HTML of a captured message as a document for a frame, so that it cannot reach the page around it."""
     opened = await fetch(_load_captured, visit.account_id, captured_id, visit.can("contacts:write"))

@@ -81,7 +81,7 @@ _USAGE_LABELS = {
 
 
 @pages.get("/pictures", strict_slashes=False)
-@signed_in()
+@signed_in("templates:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the uploaded pictures, newest first, and an upload form."""
     return await _render_index(request, visit, Form())
@@ -103,14 +103,14 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/pictures/<picture_id:int>")
-@signed_in()
+@signed_in("templates:read")
 async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
     """Show a picture, its URL, and where it is used."""
     return await _render_picture(request, visit, picture_id)
 
 
 @pages.get("/pictures/<picture_id:int>/<side:int>")
-@signed_in()
+@signed_in("templates:read")
 async def show_thumbnail(request: Request, visit: Visit, picture_id: int, side: int) -> HTTPResponse:
     """Return a small version of a picture, which browsers may cache for a year, as a picture never changes.
 
@@ -184,7 +184,7 @@ _MAX_PLACES = 3
 
 
 @pages.get("/media", strict_slashes=False)
-@signed_in()
+@signed_in("templates:read")
 async def show_drawer(request: Request, visit: Visit) -> HTTPResponse:
     """Show the uploaded pictures as thumbnails in the editor's drawer."""
     if not view.is_partial(request):
@@ -197,7 +197,7 @@ async def show_drawer(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/media/<picture_id:int>")
-@signed_in()
+@signed_in("templates:read")
 async def show_in_drawer(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
     """Show one picture in the editor's drawer, with its size and uses."""
     if not view.is_partial(request):

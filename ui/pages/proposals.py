@@ -52,7 +52,7 @@ _DECIDED = gettext_noop("The status changed in the meantime. This page shows the
 
 
 @pages.get("/", strict_slashes=False)
-@signed_in()
+@signed_in("campaigns:read")
 async def list_proposals(request: Request, visit: Visit) -> HTTPResponse:
     """Show the proposals of agents, and to owners and admins the agents with the switch."""
     state = request.args.get("state") or ("open" if "state" not in request.args else "")
@@ -69,7 +69,7 @@ async def list_proposals(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<proposal_id:int>")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_proposal(request: Request, visit: Visit, proposal_id: int) -> HTTPResponse:
     """Show a proposal with what it changes, whom it reaches, and the buttons of the decision."""
     return await _render_proposal(request, visit, proposal_id, Form(), 200)

@@ -53,7 +53,7 @@ async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/count/<count_key:str>")
-@signed_in()
+@signed_in("contacts:read")
 async def show_count(request: Request, visit: Visit, count_key: str) -> HTTPResponse:
     """Show the progress of a count; the response polls again until the count is done."""
     rows = FilterRows([], _read_prefix(request.args.get("prefix")))
@@ -101,7 +101,7 @@ def _count_segments(number: int) -> str:
 
 
 @pages.get("/", strict_slashes=False)
-@signed_in()
+@signed_in("contacts:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of segments, each with its rules as a sentence and its count."""
     table = tables.Table(request, "/segments", _count_segments, _COLUMNS, "-updated", ("show",))
@@ -162,7 +162,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<segment_id:int>")
-@signed_in()
+@signed_in("contacts:read")
 async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Show the filter builder with the rules of a segment."""
     row = await fetch(store.get, visit.account_id, segment_id)
@@ -261,7 +261,7 @@ async def _render_builder(
     drafts = await fetch(store.find_drafts_using, visit.account_id, row.id) if row else []
     return view.render(
         request, "segments/show.html", status, form=form, filter_view=filter_view, row=row, sample=sample,
-        checked=checked, used=used, drafts=drafts, writes=visit.user.role != "viewer",
+        checked=checked, used=used, drafts=drafts, writes=visit.can("contacts:write"),
         starters=() if row else store.STARTERS,
     )  # fmt: skip
 

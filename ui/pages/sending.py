@@ -94,7 +94,7 @@ _FIELD_ERRORS = {
 
 
 @pages.get("/sending", strict_slashes=False)
-@signed_in()
+@signed_in("account:read")
 async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the transports with the active settings and the layer that each setting comes from.
 
@@ -421,7 +421,7 @@ _NAME_FAULTS = {
 
 
 @pages.get("/domains", strict_slashes=False)
-@signed_in()
+@signed_in("domains:read")
 async def list_domains(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of sending domains."""
     query = validation.read(store.DomainQuery, {"page": parse_int(request.args.get("page")), "limit": _PAGE_SIZE})
@@ -479,7 +479,7 @@ async def add_domain(request: Request, visit: Visit, form: Form) -> SendingDomai
 
 
 @pages.get("/domains/<domain_id:int>")
-@signed_in()
+@signed_in("domains:read")
 async def show_domain(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
     """Show the DNS records of a sending domain and their states."""
     return await _render_domain(request, visit, domain_id, 200)

@@ -50,7 +50,7 @@ _ACCOUNT_PARTS = FormParts(
 
 
 @pages.get("/settings", strict_slashes=False)
-@signed_in()
+@signed_in("account:read")
 async def show_account(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the account settings."""
     return await _render_account(
@@ -199,7 +199,7 @@ _CONSENT_PARTS = FormParts(
 
 
 @pages.get("/settings/consent")
-@signed_in()
+@signed_in("account:read")
 async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
     """Show the form of the consent and frequency rules."""
     return _render_consent(request, forms.open_form(_build_consent_form(visit.account), _CONSENT_PARTS))
@@ -343,7 +343,7 @@ _FIRST_ACCOUNT = 1
 
 
 @pages.get("/settings/data")
-@signed_in()
+@signed_in("account:read")
 async def show_data(request: Request, visit: Visit) -> HTTPResponse:
     """Show the counts of stored objects, and the retention of events.
 
@@ -363,7 +363,7 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/restored")
-@signed_in()
+@signed_in("account:read")
 async def show_restored(request: Request, visit: Visit) -> HTTPResponse:
     """Show what would be sent once sending resumes after a backup was restored."""
     is_held = restore.is_account_held(visit.account)
@@ -373,7 +373,7 @@ async def show_restored(request: Request, visit: Visit) -> HTTPResponse:
 
 def _manages_installation(visit: Visit) -> bool:
     """Return whether the user is an owner or admin of the first account, which manages the data of all accounts."""
-    return visit.user.role in ("owner", "admin") and visit.account_id == _FIRST_ACCOUNT
+    return visit.can(access.ADMIN_SCOPE) and visit.account_id == _FIRST_ACCOUNT
 
 
 def _directory_bytes(directory: Path) -> int:
@@ -389,7 +389,7 @@ _doctor_lock = asyncio.Lock()
 
 
 @pages.get("/settings/doctor", strict_slashes=False)
-@signed_in()
+@signed_in("account:read")
 async def show_doctor(request: Request, visit: Visit) -> HTTPResponse:
     """Show the health page before `campanero doctor` has run."""
     return _render_doctor(request, visit, None)

@@ -17,7 +17,7 @@ from appliance.storage.transactions import commit, fetch
 from ui import view
 from ui.forms import Form
 from ui.guard import ignore_double_submit, signed_in
-from ui.pages.users import ROLES
+from ui.role_labels import BUILT_IN
 from ui.session import Pages, Visit
 
 pages = Pages("ui_sign_in_settings", url_prefix="/settings/sign-in")
@@ -199,13 +199,13 @@ def _render_form(
         kind_key=next(name for name, value in _KINDS.items() if value is shown), key=key,
         redirect_uri=providers.build_redirect_uri(key), sign_out_uri=f"{config.base_url(config.current())}/login",
         sign_in_url=providers.sign_in_url(provider) if provider else "",
-        roles=[(role, gettext(ROLES[role][0])) for role in _JOIN_ROLES],
+        roles=[(role, gettext(BUILT_IN[role][0])) for role in _JOIN_ROLES],
     )  # fmt: skip
 
 
 async def _render_list(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     return view.render(
-        request, "settings/sign_in.html", status, form=form, roles=ROLES,
+        request, "settings/sign_in.html", status, form=form, roles=BUILT_IN,
         providers=await fetch(providers.list_all, visit.account_id),
         kinds=[(name, kind.name or gettext("Another provider")) for name, kind in _KINDS.items()],
         allows_password=visit.account.password_sign_in,

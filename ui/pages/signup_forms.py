@@ -53,7 +53,7 @@ class _Preview(NamedTuple):
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@signed_in()
+@signed_in("contacts:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of sign-up forms."""
     raw, search = list_params(request, _PAGE_SIZE)
@@ -94,7 +94,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<form_id:int>", name="show")
-@signed_in()
+@signed_in("contacts:read")
 async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Show a sign-up form: its numbers, lists and fields, QR code, HTML to embed, and problems of its emails."""
     row = await fetch(store.get, visit.account_id, form_id)
@@ -117,14 +117,14 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 
 
 @pages.get("/<form_id:int>/qr.svg", name="qr_svg")
-@signed_in()
+@signed_in("contacts:read")
 async def download_qr_svg(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Download the QR code of a form's page as SVG."""
     return await _render_qr(visit, form_id, "svg", "image/svg+xml")
 
 
 @pages.get("/<form_id:int>/qr.png", name="qr_png")
-@signed_in()
+@signed_in("contacts:read")
 async def download_qr_png(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Download the QR code of a form's page as PNG."""
     return await _render_qr(visit, form_id, "png", "image/png")

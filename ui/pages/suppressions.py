@@ -33,7 +33,7 @@ def _count_addresses(number: int) -> str:
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@signed_in()
+@signed_in("contacts:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of suppressed addresses."""
     table = Table(request, "/contacts/suppressions", _count_addresses, _COLUMNS, filters=("reason",))
@@ -87,7 +87,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<suppression_id:int>", name="show")
-@signed_in()
+@signed_in("contacts:read")
 async def show(request: Request, visit: Visit, suppression_id: int) -> HTTPResponse:
     """Show a suppression: its reason, dates and origin, and the consent history of the address."""
     return await _render_suppression(request, visit, suppression_id, Form(), 200)

@@ -57,7 +57,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<template_id:int>/edit")
-@signed_in()
+@signed_in("templates:read")
 async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the editor of a template, or for HTML and SMS a form with a preview."""
     row = await fetch(store.get, visit.account_id, template_id)
@@ -121,7 +121,7 @@ def describe_conflict(error: errors.Conflict) -> str:
 
 
 @pages.get("/<template_id:int>/preview")
-@signed_in()
+@signed_in("templates:read")
 async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show a template as it is sent, with sample values, as a document for a frame.
 
@@ -159,7 +159,7 @@ _MAX_FAULTS = 5
 
 
 @pages.get("/<template_id:int>/design.json")
-@signed_in()
+@signed_in("templates:read")
 async def download_design(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Download the design of a template as JSON."""
     row = await fetch(store.get, visit.account_id, template_id)
@@ -250,7 +250,7 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
         body = validation.read(test_sends.TestRequest, raw)
         prepared = await render_send(test_sends.prepare, visit.account_id, template_id, body)
         args = (visit.account_id, template_id, body, False, prepared)
-        tests = await commit(test_sends.send, *args, visit.can("contacts:read"), visit.can("campaigns:send"))
+        tests = await commit(test_sends.send, *args, visit.actor.can_read_contacts, visit.can("campaigns:send"))
     except errors.Invalid as error:
         form = _build_form(row)
         form.values["emails"] = typed["emails"]
@@ -283,7 +283,7 @@ def _address_error(error: errors.Invalid, emails: list[str]) -> str:
 
 
 @pages.get("/<template_id:int>/history")
-@signed_in()
+@signed_in("templates:read")
 async def show_history(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the revisions of a template with their authors, and the content of the selected revision."""
     filters = parse_int(request.args.get("at"), 0)
@@ -294,7 +294,7 @@ async def show_history(request: Request, visit: Visit, template_id: int) -> HTTP
         at = revisions.get(visit.account_id, template_id, filters or row.revision)
         page = revisions.fetch_page(visit.account_id, template_id, query)
         home = store.find_owner(row)
-        may_write = visit.user.role != "viewer" and not home.is_locked
+        may_write = visit.can("templates:write") and not home.is_locked
         return {"row": row, "page": page, "at": at, "reach": revisions.find_undo_steps(row), "title": home.name,
                 "back": editor_url(home), "may_write": may_write}  # fmt: skip
 

@@ -50,7 +50,7 @@ def _count_templates(number: int) -> str:
 
 
 @pages.get("/", strict_slashes=False)
-@signed_in()
+@signed_in("templates:read")
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the templates as cards, and the starters if there are no templates."""
     table = tables.Table(request, "/templates", _count_templates, _COLUMNS, "-updated", ("show",))
@@ -77,7 +77,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/new")
-@signed_in()
+@signed_in("templates:read")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """Show the starters, a blank design and an upload; with `kind=html` the form for HTML."""
     if request.args.get("kind") == "html":
@@ -173,7 +173,7 @@ def _read_file(request: Request) -> dict[str, Any]:
 
 
 @pages.get("/starters/<key:str>/preview")
-@signed_in()
+@signed_in("templates:read")
 async def show_starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
     """Show a starter in the look of the brand, as a document for a frame."""
 

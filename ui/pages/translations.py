@@ -54,14 +54,14 @@ class TextRow(NamedTuple):
 
 
 @pages.get("/templates/<template_id:int>/translations")
-@signed_in()
+@signed_in("templates:read")
 async def index(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show the languages that a template is translated into, and a form to add one."""
     return await _render_index(request, visit, template_id, Form({"language": ""}), 200)
 
 
 @pages.get("/campaigns/<campaign_id:int>/translations")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Redirect to the languages of a campaign's message."""
     row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
@@ -69,7 +69,7 @@ async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 
 @pages.get("/campaigns/<campaign_id:int>/translations/<language:str>")
-@signed_in()
+@signed_in("campaigns:read")
 async def show_campaign_language(request: Request, visit: Visit, campaign_id: int, language: str) -> HTTPResponse:
     """Redirect to the translation of a campaign's message; to add it, if there is none."""
     row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
@@ -114,7 +114,7 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
 
 
 @pages.get("/templates/<template_id:int>/translations/<language:str>")
-@signed_in()
+@signed_in("templates:read")
 async def show(request: Request, visit: Visit, template_id: int, language: str) -> HTTPResponse:
     """Show the texts of a template beside their translations, and the message in that language."""
     values = await render_for(visit.account_id, _build_context, visit, template_id, language)
@@ -219,7 +219,7 @@ def _build_context(visit: Visit, template_id: int, language: str) -> dict[str, A
     missing = [row for _, rows in groups for row in rows if row.state in ("missing", "changed")]
     original = template_edits.get_original_language(visit.account_id)
     return {
-        "nav": view.list_navigation(f"/{home.kind}s"),
+        "nav": [item for item in view.list_navigation(f"/{home.kind}s") if visit.can_open(item.href)],
         "row": row, "home": home, "page_url": f"/templates/{row.id}/translations", "editor": editor_url(home),
         "back": _original_url(row, home), "locked": home.is_locked,
         "may_write": visit.can("templates:write") and not home.is_locked,

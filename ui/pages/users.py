@@ -28,7 +28,7 @@ from appliance.sending.messages import system_emails
 from appliance.settings import config
 from appliance.storage.models import User
 from appliance.storage.transactions import commit, fetch
-from ui import formats, forms, session, view
+from ui import formats, forms, role_labels, session, view
 from ui.forms import Form, FormPart, FormParts
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages.identities import load_identities
@@ -38,13 +38,6 @@ from ui.widgets import charts
 pages = Pages("ui_users", url_prefix="/settings")
 T = TypeVar("T")
 
-ROLES = {
-    "owner": (gettext_noop("Owner"), gettext_noop("Full access, including managing owners.")),
-    "admin": (gettext_noop("Admin"), gettext_noop("Full access, except managing owners.")),
-    "editor": (gettext_noop("Editor"), gettext_noop("Creates and sends content. Cannot change settings or brand.")),
-    "author": (gettext_noop("Author"), gettext_noop("Creates content. Cannot send it.")),
-    "viewer": (gettext_noop("Viewer"), gettext_noop("Sees everything and changes nothing.")),
-}
 _LAST_OWNER_ERROR = gettext_noop("An account needs an owner. Make another user an owner first.")
 
 
@@ -62,7 +55,8 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
     """Change the role of a member of the team."""
     form, present = Form.from_request(request), await fetch(users.get, visit.account_id, user_id)
     parts = _role_parts(present)
-    names = {key: gettext(label) for key, (label, _) in ROLES.items()}
+    options = await fetch(role_labels.list_options, visit.account_id)
+    names = {key: label for key, (label, _) in options.items()}
     forms.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), names))
     if form.conflicts:
         return await render_team(request, visit, Form({"role": "editor"}), 409, (user_id, form))
@@ -77,7 +71,7 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
         )
     except errors.Invalid:
         return await _render_refused(request, visit, gettext(_LAST_OWNER_ERROR))
-    role = gettext(ROLES[user.role][0])
+    role = options[user.role][0]
     view.flash(request, gettext("Role of %(name)s changed to %(role)s.", name=user.name, role=role))
     return view.redirect(request, "/settings/team")
 
@@ -156,7 +150,7 @@ async def render_team(
         forms={member.id: forms.open_form(_build_role_form(member), _role_parts(member)) for member in page}
         | dict(filter(None, (conflict,))),
         conflict=conflict,
-        roles=ROLES,
+        roles=await fetch(role_labels.list_options, visit.account_id),
         keys=await fetch(_keys_by_user, visit.account_id),
         shared=await fetch(members.list_shared, visit.account_id),
         new_password=session.pop_secret(visit, "password"),
@@ -165,6 +159,7 @@ async def render_team(
         new_link=session.pop_secret(visit, "invitation"),
         can_email=await fetch(system_emails.can_email_invitation, visit.account),
         days=invitations.VALID_DAYS,
+        day_choices=invitations.DAY_CHOICES,
         is_public=records.has_public_name(),
     )
 

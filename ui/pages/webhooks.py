@@ -7,6 +7,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.accounts import access
 from appliance.core import clock, errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
@@ -65,7 +66,7 @@ _FORM_PARTS = _WebhookParts(
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the webhooks of the account."""
     query = WebhookQuery(page=parse_int(request.args.get("page")), limit=50)
@@ -104,7 +105,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 @pages.get("/<webhook_id:int>", name="show")
-@signed_in()
+@signed_in(access.FULL_SCOPE)
 async def show(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Show a webhook: its URL, state, and log of deliveries."""
     return await _render_webhook(request, visit, webhook_id)

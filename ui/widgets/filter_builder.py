@@ -408,6 +408,13 @@ def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted:
     Errors of complete rows are added to the rows. `place` is SEGMENT, or BRANCH in a flow, where rules can use the
     triggering event; contacts are not counted for such rules.
     """
+    try:
+        return _build_view(account_id, rows, place, counted)
+    finally:
+        rows.hide_personal_values()  # after the count, which compares the stored values
+
+
+def _build_view(account_id: int, rows: FilterRows, place: str, counted: bool) -> FilterView:
     fill_options(account_id, rows, place)
     try:
         nodes, current = parse_rows(account_id, rows, place)

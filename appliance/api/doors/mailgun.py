@@ -113,7 +113,7 @@ async def _send_bulk(request: ApiRequest, posted: _Posted, domain: str) -> int:
     assert posted.recipients is not None
     base.charge(request, len(posted.recipients))
     is_test = request.credential.is_test or posted.is_test
-    can_read_contacts = request.credential.has_scope("contacts:read")
+    can_read_contacts = request.credential.can_read_contacts
     faults = Faults()
     faults.merge(posted.faults.fields)
     read = await asyncio.to_thread(validation.read_partial, MessageRequest, posted.raw)

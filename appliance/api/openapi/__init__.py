@@ -69,6 +69,8 @@ TAGS = {
     "user": "The signed-in user: name, password, second factor, sessions, identities at providers.",
     "sign_in": "How people of the account may sign in.",
     "sign_in_providers": "OpenID Connect providers of the account, for its owner and admins.",
+    "roles": "Roles of the account besides the built-in ones, for its owner and admins.",
+    "invitations": "Invitations to the account by email, for its owner and admins.",
     "api_keys": "API keys of the account, for its owner and admins.",
     "proposals": "What agents propose, and what users decide about it.",
     "agents": "API keys of AI agents, and the switch that stops them.",

@@ -7,6 +7,7 @@ from appliance.accounts import members
 from appliance.audience.contacts import store
 from appliance.core import crypto
 from appliance.events.log import RESERVED_NAMES
+from appliance.storage import masking
 from appliance.storage.database import Page, rows, scalar
 from appliance.storage.models import Consent, Contact, Event, Flow, User
 
@@ -147,9 +148,11 @@ def _parse_actor_ids(evidence: list[Any], prefix: str) -> list[int]:
 def find_similar_contacts(account_id: int, contact_id: int, limit: int = 5) -> list[Any]:
     """Return up to `limit` other contacts with the same first and last name in any case; raises NotFound.
 
-    Returns no contacts if one of the two names is missing.
+    Returns no contacts if one of the two names is missing, or contact data is masked.
     """
     contact = store.get(account_id, contact_id)
+    if masking.is_active():
+        return []
     names = (contact.first_name, contact.last_name)
     if not all(names):
         return []

@@ -183,7 +183,7 @@ def can_email_invitation(account: Account) -> bool:
     return transport != "capture" and not senders.find_email_problems(account, sender, transport, marketing=False)
 
 
-def _build_invitation_email() -> SystemEmail:
+def _build_invitation_email(days: int) -> SystemEmail:
     return SystemEmail(
         subject=gettext("%(name)s invites you to %(account)s", name="{{ data.sender }}", account="{{ data.account }}"),
         heading=gettext("Join %(account)s on Campanero", account="{{ data.account }}"),
@@ -198,7 +198,7 @@ def _build_invitation_email() -> SystemEmail:
         note=ngettext(
             "The link works once, for %(num)s day. If you did not expect this invitation, ignore this email.",
             "The link works once, for %(num)s days. If you did not expect this invitation, ignore this email.",
-            invitations.VALID_DAYS,
+            days,
         ),
         language=get_language_tag(),
     )
@@ -212,7 +212,7 @@ def send_invitation(invitation: Invitation) -> bool:
         return False
     sender = User.get_by_id(invitation.invited_by_id)
     with use_language(users.choose_language(None, account)):
-        content = _build_invitation_email()
+        content = _build_invitation_email(invitations.valid_days(invitation))
     # The stored email links to the sign-in page; the link to accept is filled in when it is sent.
     data = {
         ledger.INVITATION_KEY: invitation.id, "sender": sender.name, "sender_email": sender.email,

@@ -25,6 +25,7 @@ from appliance.storage.models.account import (
     Membership,
     OptOut,
     Restoration,
+    Role,
     Segment,
     Setting,
     Suppression,
@@ -95,7 +96,7 @@ from appliance.storage.models.message import (
 from appliance.storage.models.sign_in import Device, Identity, Passkey, Session, SignInProvider
 
 ALL = (
-    Account, User, TeamMember, Invitation, Passkey, Device, SignInProvider, Identity, Session,
+    Account, User, TeamMember, Role, Invitation, Passkey, Device, SignInProvider, Identity, Session,
     ApiKey, AppClient, AppGrant, AppCode, AppToken,
     Setting, MailboxGrant, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
@@ -179,6 +180,7 @@ __all__ = [
     "Restoration",
     "RestoredSend",
     "RetryPayload",
+    "Role",
     "Run",
     "Segment",
     "SegmentMember",

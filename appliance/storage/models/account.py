@@ -99,6 +99,21 @@ class TeamMember(Table):
         indexes = ((("user", "account"), True),)
 
 
+class Role(Table):
+    """A role of an account's own: a named set of scopes. Users and invitations refer to it by its id as a text."""
+
+    account = ForeignKeyField(Account, index=False)
+    name = TextField()
+    name_key = TextField()  # `normalize_name` of the name, by which names are unique
+    scopes = Json(default=list)
+    contact_data = TextField(default="full")  # full, masked
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "name_key"), True),)
+
+
 class Invitation(Table):
     """An invitation of an email address to a team; its link is a signature of id and expiry, which is not stored."""
 

@@ -181,6 +181,15 @@ D POST /users 201 admin
 D GET /users/{id} 200 admin
 D PATCH /users/{id} 200 admin
 D DELETE /users/{id} 200 admin
+O GET /roles 200 admin paged -- own roles, beside the built-in ones
+O POST /roles 201 admin -- made by owners and admins
+O GET /roles/{id} 200 admin -- one of them
+O PATCH /roles/{id} 200 admin -- for all who have it
+O DELETE /roles/{id} 200 admin -- with a replacement
+O GET /invitations 200 admin paged -- who was invited and has not come yet
+O POST /invitations 201 admin -- by email
+O POST /invitations/{id}/resend 200 admin -- with a new link
+O DELETE /invitations/{id} 200 admin -- withdrawn
 D GET /user 200 self
 D PATCH /user 200 self
 O GET /user/sessions 200 self paged -- people see where they are signed in

@@ -95,6 +95,8 @@ O status,event,event_id -- what went wrong has to be found
 O search -- as other lists have it
 = GET /users
 O disabled,role -- who is shut out is kept, and stands apart
+= DELETE /roles/{{id}}
+O replacement -- what those get who had it
 = GET /audit
 D actor,action,subject,created_after,created_before
 = GET /capture

@@ -169,14 +169,26 @@ O text string -- what is answered
 O opt_out boolean -- and take it for a wish to get no more
 = POST /users
 D email email!
-D role enum(owner,admin,editor,author,viewer)!
+D role string!
 D name string
 D password string
 = PATCH /users/{{id}}
 D name,password string
 O otp boolean -- whoever lost it is helped by those who look after the team
-D role enum(owner,admin,editor,author,viewer)
+D role string
 D disabled boolean
+= POST /roles
+O name string! -- own roles
+O scopes [string]! -- what it may do
+O contact_data enum(full,masked) -- what it sees of contacts
+= PATCH /roles/{{id}}
+O name string -- own roles
+O scopes [string] -- what it may do
+O contact_data enum(full,masked) -- what it sees of contacts
+= POST /invitations
+O email email! -- who is invited
+O role string! -- as what
+O days integer -- how long the link is valid
 = PATCH /user
 D name,password,current_password string
 = POST /sign_in_providers
