@@ -6,11 +6,12 @@ something that the user knows or is. So it signs in alone, without a code (docs/
 
 import asyncio
 
-from appliance.accounts import login, passkeys, passwords, request_limits, sessions
+from appliance.accounts import login, members, passkeys, passwords, request_limits, sessions
 from appliance.accounts.audit import Actor
 from appliance.accounts.passkeys import NewPasskey, PasskeyRefused, Response, Site
+from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext
-from appliance.storage.models import Passkey, User
+from appliance.storage.models import Identity, Passkey, SignInProvider, User
 from appliance.storage.transactions import commit, fetch, require_write_transaction
 
 
@@ -97,13 +98,26 @@ def add(user_id: int, new: NewPasskey, name: str, session_id: int, by: Actor) ->
 def remove(user_id: int, passkey_id: int, session_id: int | None, by: Actor) -> User:
     """Remove a passkey, and end all sessions of the user except `session_id`, because it may have begun some of them.
 
-    Without a second factor the recovery codes are deleted, too, and the password signs in alone. Raises NotFound. The
-    caller must have verified the user's identity.
+    Without a second factor the recovery codes are deleted, too, and the password signs in alone. Raises NotFound, and
+    Invalid for the last way to sign in. The caller must have verified the user's identity.
     """
     require_write_transaction()
-    user = User.get_by_id(user_id)
-    passkeys.delete(user, passkeys.get(user_id, passkey_id), by)
+    user, passkey = User.get_by_id(user_id), passkeys.get(user_id, passkey_id)
+    if _is_last_way_in(user):
+        raise Invalid({"base": [gettext("This passkey is your only way to sign in. Add another one first.")]})
+    passkeys.delete(user, passkey, by)
     if not login.has_second_factor(user):
         login.clear_second_factor(user)
     sessions.delete_all(user.id, session_id)
     return user
+
+
+def _is_last_way_in(user: User) -> bool:
+    """Return whether a user could not sign in without the passkey that is left.
+
+    That is so if no account of the user allows passwords, and the user signs in with no OpenID Connect provider.
+    """
+    if user.passkey_count > 1 or any(row.account.password_sign_in for row in members.list_of(user.id)):
+        return False
+    identities = Identity.select().join(SignInProvider).where(Identity.user == user.id, SignInProvider.enabled)
+    return not identities.exists()

@@ -360,6 +360,24 @@ def test_removing(server: Server) -> None:
     assert {"passkey_add", "passkey_name", "passkey_remove"} <= set(actions)
 
 
+def test_the_last_way_in(server: Server) -> None:
+    """Where passwords are turned off, a user without another way in keeps the last passkey."""
+    browser, _ = add_passkey(server, "una")
+    match = re.search(rf"{PROFILE}/passkeys/(\d+)", browser.send("GET", PROFILE).text)
+    assert match
+    database, proof = apsw.Connection(str(server.data / "campanero.db")), {"password": PASSWORD}
+    database.set_busy_timeout(5_000)
+    database.execute("UPDATE account SET password_sign_in = 0")
+    try:
+        refused = browser.send("POST", f"{match[0]}/remove", proof)
+        assert refused.status == 422 and "your only way to sign in" in refused.text and browser.is_signed_in()
+        assert browser.register(SoftwarePasskey(server.url).create(browser.creation_options())).status == 303
+        assert browser.send("POST", f"{match[0]}/remove", proof).status == 303
+    finally:
+        database.execute("UPDATE account SET password_sign_in = 1")
+        database.close()
+
+
 def test_disabled_users_and_ways_back(server: Server) -> None:
     """A disabled user's passkey signs in nowhere; the command line and an owner remove passkeys."""
     owner = Browser(server).sign_in(EMAIL)

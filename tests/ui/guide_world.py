@@ -93,10 +93,14 @@ class World:
             self._passwords[email] = user["password"]
 
     def name_browser(self, name: str) -> None:
-        """Name the device of each browser in which the owner is signed in."""
+        """Name the device of each browser in which the owner is signed in, and let some hours pass.
+
+        Then a picture says that the app of the owner was used hours ago, however long the walk took.
+        """
         for session in self._owner.get("/user/sessions").expect(200):
             if session["kind"] == "browser":
                 self._owner.patch(f"/user/sessions/{session['id']}", {"name": name}).expect(200)
+        self._clock.advance(hours=3)
 
     def request_approval(self) -> None:
         """Require approval from now on, and let the editor ask for it."""

@@ -138,6 +138,8 @@ async def remove_passkey(request: Request, visit: Visit, passkey_id: int) -> HTT
         await commit(with_proofs, visit.user, passkey_login.remove, *arguments)
     except login.InvalidCredentials:
         return view.redirect(request, _PROFILE)
+    except errors.Invalid as error:
+        return await _render_passkey(request, visit, passkey_id, form.add_errors(error), 422)
     view.flash(request, gettext("Passkey “%(name)s” removed. Other browsers are signed out.", name=passkey.name))
     return view.redirect(request, _PROFILE)
 

@@ -7,7 +7,7 @@ from appliance.storage.models.account import Account, User
 
 
 class Passkey(Table):
-    """A passkey of a user: the public key of a WebAuthn credential (docs/decisions.md#34-passkeys)."""
+    """A passkey of a user: the public key of a WebAuthn credential (docs/decisions.md#36)."""
 
     user = ForeignKeyField(User, on_delete="CASCADE", index=True)
     credential_id = BlobField(unique=True)
