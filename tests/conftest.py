@@ -40,7 +40,8 @@ RINGS = {
     "api": "process", "attacks": "process", "built": "process", "copies": "process", "direct": "process", "doors": "process",
     "journeys": "process", "mcp": "process", "clients": "process", "clients/test_generated_files.py": "unit",
     "clients/test_python_transport.py": "unit",
-    "model": "process", "oidc": "process", "schemathesis": "process", "test_executable.py": "process",
+    "model": "process", "oidc": "process",
+    "schemathesis": "process", "test_executable.py": "process",
     "ui": "browser", "attacks/test_html.py": "browser", "designs/test_screens.py": "browser", "faults": "fault",
     # These need no service, but would take half of the time of the unit ring: random actions, threads, large inputs
     **dict.fromkeys((

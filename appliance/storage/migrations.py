@@ -367,9 +367,7 @@ def _sign_in_providers(handle: Any) -> None:
         database.create_tables([models.SignInProvider, models.Identity], safe=False)
     columns = {row[1] for row in handle.execute("PRAGMA table_info(session)").fetchall()}
     if "identity_id" not in columns:
-        handle.execute(
-            "ALTER TABLE session ADD COLUMN identity_id INTEGER REFERENCES identity (id) ON DELETE CASCADE"
-        )
+        handle.execute("ALTER TABLE session ADD COLUMN identity_id INTEGER REFERENCES identity (id) ON DELETE CASCADE")
         handle.execute("CREATE INDEX session_identity_id ON session (identity_id)")
 
 

@@ -286,14 +286,16 @@ def test_testing_a_provider(
 ) -> None:
     """The test says in plain words what is wrong."""
 
-    def test(provider: dict[str, Any]) -> Any:
+    def run_test(provider: dict[str, Any]) -> Any:
         return owner.post(f"/sign_in_providers/{provider['id']}/test").expect(200)
 
     issuer = providers["idp.example"]
-    assert test(work) == {"ok": True, "error": None}
+    assert run_test(work) == {"ok": True, "error": None}
     wrong_secret = add_provider("https://idp.example/.well-known/openid-configuration", client_secret="wrong")
     assert wrong_secret["issuer"] == "https://idp.example"
-    assert "does not accept the client ID or its secret: client authentication failed" in test(wrong_secret)["error"]
+    assert (
+        "does not accept the client ID or its secret: client authentication failed" in run_test(wrong_secret)["error"]
+    )
     faults: tuple[tuple[dict[str, Any], str], ...] = (
         ({"issuer": "https://idp.example/"}, "calls itself https://idp.example/. Enter exactly this"),
         ({"code_challenge_methods_supported": ["plain"]}, "PKCE with S256"),
@@ -308,13 +310,13 @@ def test_testing_a_provider(
     )  # fmt: skip
     for metadata, words in faults:
         issuer.metadata = metadata
-        assert words in test(work)["error"], words
+        assert words in run_test(work)["error"], words
     issuer.metadata, issuer.published = {}, []
-    assert "publishes no key" in test(work)["error"]
+    assert "publishes no key" in run_test(work)["error"]
     providers.reset()
     unknown = add_provider("https://nowhere.example")
-    assert "nowhere.example cannot be reached" in test(unknown)["error"]
-    assert test(work)["ok"]
+    assert "nowhere.example cannot be reached" in run_test(unknown)["error"]
+    assert run_test(work)["ok"]
 
 
 def test_a_provider_that_is_turned_off(

@@ -136,7 +136,7 @@ class ExampleSender:
             headers = {"Authorization": f"Bearer {self.api.key}", "Content-Type": kind}
             return self.api.request(method, BASE + path, body, headers)
         # These operations need a user
-        is_persons = path.startswith(("/user", "/api_keys")) or example.operation in DECISIONS
+        is_persons = path.startswith(("/user", "/api_keys", "/sign_in")) or example.operation in DECISIONS
         api, body_sent = self.person if is_persons else self.api, example.body
         if "version" in body_sent:
             body_sent = {"version": self.api.get(f"/proposals/{example.id}").expect(200)["version"]}

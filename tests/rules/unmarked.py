@@ -22,7 +22,7 @@ NAMES = {
     "Helvetica", "Instagram", "KB", "Keila", "Klaviyo", "Lax", "LinkedIn", "Liquid", "MB", "Mailchimp", "Mailgun",
     "Mailjet", "Mastodon", "Mautic", "MessageBird", "Microsoft", "Outlook", "Postmark", "Python", "Resend", "SQLite",
     "SendGrid", "Shift", "Tab", "Tahoma", "TikTok", "Times", "Twilio", "UTC", "Verdana", "Vonage", "Yahoo", "YouTube",
-    "com", "example", "listmonk", "ms", "px",
+    "com", "example", "listmonk", "ms", "px", "Authentik", "Keycloak",
 }  # fmt: skip
 # Literals that look like texts, but that only programs read: names of fonts and products, parts of selectors, headers,
 # policies and English messages that are compared, search words of the jump dialog, and classes of pages.

@@ -20,8 +20,8 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def answer_fonts(page: Page) -> None:
-    """Answer the requests for fonts that the pages of the provider make, so that none leaves the machine."""
+def replace_fonts(page: Page) -> None:
+    """Replace the fonts that the pages of the provider load, so that no request leaves the machine."""
     page.route("https://fonts.googleapis.com/**", lambda route: route.fulfill(body="", content_type="text/css"))
 
 
@@ -36,7 +36,7 @@ def sign_in_there(page: Page, name: str) -> None:
 def test_the_whole_way(browser: Browser, browser_page: Page, server: Server, browser_problems: Problems) -> None:
     """An owner adds the provider, a colleague joins and signs out, and the owner links and signs in with it."""
     page, port = browser_page, free_port()
-    answer_fonts(page)
+    replace_fonts(page)
     page.goto("/settings/sign-in")
     assert axe.find_violations(page) == []
     page.get_by_role("link", name="Another provider").click()
@@ -49,14 +49,14 @@ def test_the_whole_way(browser: Browser, browser_page: Page, server: Server, bro
     page.get_by_label("Domains").fill("bakery.example")
     page.get_by_role("button", name="Add provider").click()
     page.get_by_text("Provider added. Test it now.").wait_for()
-    page.get_by_role("button", name="Test").click()
+    page.get_by_role("button", name="Test connection").click()
     page.get_by_text("cannot be reached").wait_for()
     with certified_provider(port, redirect_uri, f"{server.url}/login"):
-        page.get_by_role("button", name="Test").click()
+        page.get_by_role("button", name="Test connection").click()
         page.get_by_text("The provider works").wait_for()
         assert axe.find_violations(page) == []
         with lent_page(browser, server.url, browser_problems) as colleague:
-            answer_fonts(colleague)
+            replace_fonts(colleague)
             colleague.goto("/login?next=/contacts")
             assert axe.find_violations(colleague) == []
             colleague.get_by_role("link", name="Sign in with Company").click()

@@ -115,8 +115,7 @@ def _build_login(index: int) -> dict[str, Any]:
         "ends earlier with a log-out, a change of password or second factor, or when the user is disabled. 401 "
         "`invalid_credentials`: address, password or code are wrong. 401 `otp_required`: the code of the second "
         "factor is missing. 401 `password_sign_in_off`: the account allows no passwords. After ten failures within 15 "
-        "minutes, by address or by client, all attempts get 429."
-        + (" Same as `/v1/login`." if index else ""),
+        "minutes, by address or by client, all attempts get 429." + (" Same as `/v1/login`." if index else ""),
         "security": [],
         "requestBody": {
             "required": True,

@@ -62,6 +62,12 @@ STORY: tuple[Example, ...] = (
     Example("POST /api_keys", "Create a key for a shop; the response contains it", {
         "name": "Shop", "scope": "contacts:write,events:write",
     }),
+    Example("POST /sign_in_providers", "Let people sign in with Google", {
+        "name": "Google", "issuer": "https://accounts.google.com", "client_id": "1234.apps.googleusercontent.com",
+        "client_secret": "the secret from the console", "domains": ["example.com"], "role": "editor",
+    }),
+    Example("PATCH /sign_in_providers/{id}", "Let only invited people join", {"domains": []}, 1),
+    Example("PATCH /sign_in", "Allow passwords", {"password": True}),
     Example("POST /domains", "Add a sending domain", {"domain": {"name": "news.example.com"}}),
     Example("POST /lists", "Create a list", {"name": "Newsletter", "public": True}),
     Example("PATCH /lists/{id}", "Rename a list", {"name": "Newsletter, weekly"}, 1),

@@ -194,12 +194,12 @@ D name,password,current_password string
 = POST /sign_in_providers
 O name,issuer,client_id string! -- as the provider has registered this service
 O client_secret string -- a public client has none
-O domains array -- who may join without an invitation
+O domains [string] -- who may join without an invitation
 O role enum(admin,editor,author,viewer) -- as what
 O trust_mfa,enabled boolean -- nobody is asked for two codes; a provider may rest
 = PATCH /sign_in_providers/{{id}}
 O name,client_id,client_secret string -- the issuer stays, because identities belong to it
-O domains array -- who may join without an invitation
+O domains [string] -- who may join without an invitation
 O role enum(admin,editor,author,viewer) -- as what
 O trust_mfa,enabled boolean -- nobody is asked for two codes; a provider may rest
 = PATCH /sign_in
