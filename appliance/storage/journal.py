@@ -277,6 +277,12 @@ class _Journal:
                 os.ftruncate(handle, size)
                 raise
 
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
     def _current_handle(self) -> int:
         """Return the descriptor of the file at the journal's path; a removed or replaced file is opened again."""
         if self._handle is None:
@@ -361,6 +367,16 @@ def append_sent(line: Sent) -> None:
     """Add a line about sent messages to the journal as `append` does; it is not synced to disk."""
     if write_state.journal_lines is not None:
         write_state.journal_lines.append(_UnsyncedLine(msgspec.json.encode(line) + b"\n"))
+
+
+def append_to_file(path: Path, lines: Sequence[Sent]) -> None:
+    """Append lines to a journal and sync it, for a program that has locked the data directory. Raises OSError."""
+    if lines:
+        file = _Journal(path)
+        try:
+            file.append([msgspec.json.encode(line) + b"\n" for line in lines])
+        finally:
+            file.close()
 
 
 def flush(lines: list[bytes]) -> None:

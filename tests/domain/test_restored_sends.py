@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from appliance.audience.contacts import removal
 from appliance.core import clock
 from appliance.core.errors import Uncertain
 from appliance.ops.backups import restore
@@ -15,7 +16,7 @@ from appliance.storage import journal, transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.journal import Sent
 from appliance.storage.models import Campaign, Flow
-from tests.domain.home import Home
+from tests.domain.home import BY_API, Home
 from tests.domain.restored_home import RestoredHome, statuses
 from tests.domain.test_flow_messages import create_email_flow, create_flow_with_messages
 from tests.domain.test_flow_run import advance_until_idle, start_runs
@@ -101,6 +102,34 @@ def test_a_kill_in_a_send_leaves_nothing_to_repeat(world: RestoredHome) -> None:
     world.resume()
     world.send_all()
     assert len(world.accepted) == len(set(world.accepted)) == 9
+
+
+def test_what_only_the_replaced_database_knew_is_kept(world: RestoredHome) -> None:
+    """A second restore of the same backup knows what the database of before the first one had not settled."""
+    create_campaign(world, 5)
+    copy = world.back_up()
+    world.send(2, is_settled=False)
+    [left] = world.claim(1)
+    world.accept(left)
+    for _ in range(2):
+        world.restore(copy)
+        assert sorted(statuses().values()) == ["queued", "queued", "sent", "sent", "uncertain"]
+
+
+def test_an_erased_recipient_is_counted(world: RestoredHome) -> None:
+    """A message to a recipient who was erased since is sent; one that the erasure ended before its outcome stays so."""
+    campaign = create_campaign(world, 3)
+    copy = world.back_up()
+    world.send(1)
+    [second] = world.claim(1)
+    for contact_id in (1, second.contact_id or 0):
+        transactions.write(removal.erase, world.home.account_id, contact_id, BY_API)
+    world.accept(second)
+    world.record([second])
+    transactions.write(queue.settle_log)
+    assert world.restore(copy).replayed[4:6] == (2, 1)
+    counts = rows("SELECT status, count(*) FROM message WHERE campaign_id = ? GROUP BY 1 ORDER BY 1", (campaign.id,))
+    assert counts == [("queued", 1), ("sent", 1), ("skipped", 1)]
 
 
 def test_an_uncertain_attempt_stays_uncertain(world: RestoredHome) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appliance.sending.messages import queue
@@ -174,6 +174,7 @@ def check_counts() -> None:
 
 @settings(max_examples=examples(8, full=150))
 @given(ACTIONS)
+@example([("claim", 2, True), ("restore", 0, False), ("restore", 0, False)])
 def test_nobody_is_mailed_twice_and_nobody_is_missed(actions: list[Action]) -> None:
     """The property holds for any interleaving."""
     with TemporaryDirectory(prefix="campanero-test-") as name:

@@ -1,7 +1,7 @@
 """Replaying the journal into a restored database: refusals, choices of tracking, and which messages were sent."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from appliance.audience import consent
@@ -45,11 +45,10 @@ class Replayed(NamedTuple):
 REFUSALS = ("opt_outs", "suppressions", "lists_left", "tracking", "erased")
 
 
-def replay_journal(lines: Iterable[JournalLine], unsettled: Sequence[Sent] = ()) -> Replayed:
+def replay_journal(lines: Iterable[JournalLine]) -> Replayed:
     """Replay the lines of a journal in order, and return how many of them changed the database, by kind.
 
-    Every `_CHUNK_LINES` lines are one transaction. Lines of accounts that the database lacks are ignored. `unsettled`
-    are messages that the replaced database had not settled.
+    Every `_CHUNK_LINES` lines are one transaction. Lines of accounts that the database lacks are ignored.
     """
     addresses, counts, chunk = _KnownAddresses(), Counter[type[JournalLine]](), list[JournalLine]()
     sends = SendReplay()
@@ -59,7 +58,7 @@ def replay_journal(lines: Iterable[JournalLine], unsettled: Sequence[Sent] = ())
             counts += transactions.write(_replay_lines, addresses, sends, chunk)
             chunk = []
     counts += transactions.write(_replay_lines, addresses, sends, chunk)
-    transactions.write(sends.finish, list(unsettled))
+    transactions.write(sends.finish)
     return Replayed(
         counts[journal.OptOut], counts[journal.Suppression], counts[journal.ListLeft], counts[journal.TrackingChoice],
         counts[journal.Erasure], sends.counts["sent"], sends.counts["uncertain"], sends.counts["expected"],

@@ -64,11 +64,9 @@ class SendReplay:
         else:
             self._replay(line)
 
-    def finish(self, unsettled: list[Sent]) -> None:
-        """Replay what the replaced database had not settled, and then the messages whose acceptance is unknown."""
+    def finish(self) -> None:
+        """Replay the lines of messages whose acceptance is unknown, unless another line has marked them as sent."""
         require_write_transaction()
-        for line in unsettled:
-            self.replay_line(line)
         for line in self._doubtful:
             self._replay(line)
         self._doubtful = []

@@ -352,16 +352,18 @@ def _prepare_database(
     _require_tables()
     migrations.bind_key()
     journal_path = directory / journal.JOURNAL_FILE
+    current = _read_current_data(directory / DATABASE)
+    # They are known to the replaced database only, so they are kept for another restore.
+    journal.append_to_file(journal_path, current.unsettled)
     if journal_path.exists():
         (staging / journal.JOURNAL_FILE).unlink(missing_ok=True)
     lines = _read_journal(journal_path, manifest, report)
     transactions.write(queue.settle_log)
-    current = _read_current_data(directory / DATABASE)
     transactions.write(_skip_used_ids, current.last_ids)
     transactions.write(_end_access, current.revoked_keys)
     readmitted = _find_readmitted(current.disabled_users)
     paused = transactions.write(_hold_sending)
-    replayed = replay_journal(lines, current.unsettled)._replace(
+    replayed = replay_journal(lines)._replace(
         is_complete=_names_all_sends(journal_path, manifest), is_end_known=current.was_read
     )
     transactions.write(_record_restoration, manifest, replayed, paused)
