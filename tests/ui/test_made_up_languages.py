@@ -46,7 +46,7 @@ KEPT = re.compile(
     r"|Helvetica|Tahoma|Verdana|Trebuchet MS|Times New Roman|Courier New|[A-Z]{2,}|\w+\.\w+|\w+_\w+|\w+:\w+"
     r"|xn--\S+|\d+\. \w+kuuta|\w+tai\b|\w+kkona\b|Amazon SES|Brevo|Fastmail|Gmail, Google Workspace"
     r"|Mail(?:gun|jet)|Microsoft(?: 365)?|Postmark|Resend|SendGrid|Twilio|eu-west-1|xkeysib-…|https://$"
-    r"|Alex(?: Sample)?|Google|Keycloak|Authentik|\S*googleusercontent\.com|organizations"
+    r"|Alex(?: Sample)?|/campanero|ssh-ed25519 AAAA…|Google|Keycloak|Authentik|\S*googleusercontent\.com|organizations"
     r"|Good to have you here.*|Thank you for joining us.*|What to read next|Take the tour|test\b"
     r"|Did we catch you at a bad time\?|Three good places to start|Too many emails, or too few.*"
     r"|newsletter|\{\{ [\w.]+ \}\}|source:|campaign:|Clicks a link|Does not click"
