@@ -43,7 +43,10 @@ class Damaged(StoreError):
 
 
 class Conflict(StoreError):
-    """Another writer has changed the object since it was read."""
+    """Another writer has changed the object since it was read. `name` is that of the object, or of its server."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name}: another writer has changed the object")
 
 
 class NotSupported(StoreError):

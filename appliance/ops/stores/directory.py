@@ -117,7 +117,7 @@ class DirectoryStore:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 current = _describe(key, path)
                 if (current.etag if current else None) != etag:
-                    raise base.Conflict(f"{path} was changed by another writer")
+                    raise base.Conflict(str(path))
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with _replacing(path) as file:
                     file.write(body)

@@ -25,6 +25,7 @@ from appliance.settings.copies import Copies
 # Larger objects are uploaded in parts of this size (at least 5 MiB by the API), which an interrupted upload keeps.
 PART_BYTES = 8 << 20
 _MAX_PARTS = 10_000
+_MAX_PAGES = 10_000  # of a listing, of a thousand objects each
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _TIMEOUT = httpx.Timeout(60, connect=15)
 _ATTEMPTS, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 4, 0.5, 20.0
@@ -119,7 +120,7 @@ class S3Store:
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects below a prefix, by pages of a thousand. See `Store.list`."""
         token: str | None = None
-        while True:
+        for _ in range(_MAX_PAGES):
             query = [("list-type", "2"), ("prefix", self._prefix + prefix)]
             page = self._send("GET", None, query=query + ([("continuation-token", token)] if token else []))
             for item in (listing := s3_responses.parse_listing(page)).objects:
@@ -129,6 +130,7 @@ class S3Store:
             token = listing.next_token
             if not token:
                 return
+        raise base.StoreError(f"{self.url} lists more objects than copies can have")
 
     def delete(self, key: str) -> None:
         """Delete an object. See `Store.delete`."""

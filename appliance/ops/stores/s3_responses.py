@@ -101,7 +101,7 @@ def to_store_error(response: httpx.Response, error: ErrorBody) -> base.StoreErro
     if code in _CHANGED:
         return base.Damaged(f"{host}: the upload arrived changed ({words})")
     if status == 412 or code in ("PreconditionFailed", "ConditionalRequestConflict"):
-        return base.Conflict(f"{host}: another writer has changed the object ({words})")
+        return base.Conflict(host)
     if status == 501 or code == "NotImplemented":
         return base.NotSupported(f"{host}: the store cannot do this ({words})")
     if status >= 500 or status in (408, 425, 429) or code in _BUSY:
