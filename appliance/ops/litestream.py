@@ -12,6 +12,7 @@ from appliance.settings import config
 _TIMEOUT_SECONDS = 3.0
 _MAX_RESPONSE_BYTES = 1 << 20
 _ASK_SECONDS, _LATE_SECONDS = 2.0, 3.0
+_MAX_READ_DELAY_SECONDS = 2.0
 
 
 class LitestreamDown(Exception):
@@ -72,8 +73,24 @@ def read_last_sync(database: Path) -> float:
         if Path(str(entry.get("path"))).resolve() == database.resolve():
             if "last_sync_at" not in entry:
                 raise LitestreamDown(f"it has not copied anything since it was started (status: {entry.get('status')})")
-            return datetime.fromisoformat(str(entry["last_sync_at"])).timestamp()
+            last_sync = datetime.fromisoformat(str(entry["last_sync_at"])).timestamp()
+            return min(last_sync, _find_last_read(database) or last_sync)
     raise LitestreamDown(f"{database} is not in its configuration")
+
+
+def _find_last_read(database: Path) -> float | None:
+    """Return when Litestream last read the log, in seconds since 1970, if that has changed for some seconds since.
+
+    Litestream reports a sync also while it fails to read the log and has only nothing new to copy. It stores what it
+    reads in files of its own beside the database.
+    """
+    folder = database.parent / f".{database.name}-litestream" / "ltx" / "0"
+    try:
+        read_at = max(folder.iterdir()).stat().st_mtime
+        changed_at = Path(f"{database}-wal").stat().st_mtime
+    except (OSError, ValueError):
+        return None
+    return read_at if changed_at - read_at > _MAX_READ_DELAY_SECONDS else None
 
 
 def _list_databases(path: str) -> list[dict[str, object]]:
