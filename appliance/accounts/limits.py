@@ -99,6 +99,12 @@ def get(account_id: int) -> AccountLimits:
     return limits
 
 
+def forget() -> None:
+    """Forget all limits and counts, for a process that opens another database."""
+    _cached.clear()
+    _counts.clear()
+
+
 def update(account_id: int, limits: AccountLimits, by: Actor) -> None:
     """Store the limits of an account and record them in its audit log."""
     require_write_transaction()

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from appliance import app
-from appliance.accounts import accounts
+from appliance.accounts import accounts, limits
 from appliance.accounts.audit import Actor
 from appliance.audience import consent, lists
 from appliance.audience.consent import Evidence
@@ -78,6 +78,7 @@ class Home:
         disk_guard.note_success()  # storage errors of this installation do not affect the next one
         signals.clear_handlers()
         submission_limits.forget()
+        limits.forget()
         clock.use_offset_file(None)
         versions._plan_cache.clear()
         event_waits._known_waits.clear()
