@@ -37,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # The ring of each test directory: in process, against the running service, in a browser, or with real faults
 RINGS = {
     "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
-    "api": "process", "attacks": "process", "built": "process", "copies": "process", "direct": "process", "doors": "process",
+    "api": "process", "attacks": "process", "built": "process", "copies": "process",
+    "direct": "process", "doors": "process",
     "journeys": "process", "mcp": "process", "clients": "process", "clients/test_generated_files.py": "unit",
     "clients/test_python_transport.py": "unit",
     "model": "process", "oidc": "process",

@@ -279,9 +279,7 @@ def client_and_path(route: Route, mine: Tenant, owner: Client) -> tuple[Client, 
     """Return the client and the path for an operation."""
     noun = route.path.strip("/").partition("/")[0]
     of_persons = ("users", "user", "api_keys", "audit", "roles", "invitations", "sign_in", "sign_in_providers")
-    is_persons = noun in of_persons or (
-        noun == "proposals" and route.path.endswith(("/approve", "/return"))
-    )
+    is_persons = noun in of_persons or (noun == "proposals" and route.path.endswith(("/approve", "/return")))
     number = mine.object_ids.get("open_flow" if route.path.endswith("/enroll") else noun)
     return owner if is_persons else mine.api, route.path.replace("{id}", str(number)).replace("{language}", "de")
 

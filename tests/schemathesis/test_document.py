@@ -38,7 +38,7 @@ expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "50
 
 [[operations]]
 # These need a user instead of a key
-include-path-regex = "^/v1/my/(user|user/passkeys(/.*)?|users|api_keys(/.*)?|audit|agents(/.*)?|proposals/.*/(approve|return))$"
+include-path-regex = "^/v1/my/(user|user/.*|users|api_keys(/.*)?|audit|agents(/.*)?|proposals/.*/(approve|return))$"
 headers = {{ Authorization = "Bearer {token}" }}
 
 [[operations]]

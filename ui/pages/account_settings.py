@@ -14,10 +14,9 @@ from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.models import Account, TeamMember, User
 from appliance.storage.transactions import commit, fetch, scan_for
-from ui import view
+from ui import role_labels, view
 from ui.forms import Form
 from ui.guard import ignore_double_submit, signed_in
-from ui.pages.users import ROLES
 from ui.session import Pages, Visit
 
 pages = Pages("ui_account_settings", url_prefix="/settings/accounts")
@@ -129,7 +128,7 @@ async def _render_account(
     form = form or Form()
     form.values = {**stored, **form.values}
     return view.render(
-        request, "settings/account.html", status, facts=facts, form=form, people=people, roles=ROLES,
+        request, "settings/account.html", status, facts=facts, form=form, people=people, roles=role_labels.BUILT_IN,
         labels_of_limits=limits.LABELS, is_first=account_id == operators.FIRST_ACCOUNT,
         may_enter=any(row.account_id == account_id for row in visit.memberships),
     )  # fmt: skip

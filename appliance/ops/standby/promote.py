@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from appliance.core import clock, crypto, data_dir
 from appliance.ops import stores
-from appliance.ops.backups import restore
+from appliance.ops.backups import replay
 from appliance.ops.fencing import mirror
 from appliance.ops.fencing import record as records
 from appliance.ops.fencing.record import LeaseRecord
@@ -29,6 +29,7 @@ from appliance.settings import config
 from appliance.storage import database as sql
 from appliance.storage import journal, migrations, transactions
 from appliance.storage.database import close_database, open_database
+from appliance.storage.journal import JournalLine
 
 _QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
 _MAX_ARRIVAL_SECONDS = 60.0
@@ -194,7 +195,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
         held = transactions.write(holding.hold, source.lease, heartbeat)
         since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
         lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
-        restore.replay_journal(line for line in lines if line is not None)
+        replay.replay_journal(line for line in lines if isinstance(line, JournalLine))
         epoch = records.load_node(directory).epoch
         transactions.write(holding.record_promotion, epoch, held)
         sql.truncate_wal()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from campanero_client.resources.agents import Agents, AsyncAgents
     from campanero_client.resources.api_keys import ApiKeys, AsyncApiKeys
     from campanero_client.resources.audit import AsyncAudit, Audit
+    from campanero_client.resources.backups import AsyncBackups, Backups
     from campanero_client.resources.brand import AsyncBrand, Brand
     from campanero_client.resources.campaigns import AsyncCampaigns, Campaigns
     from campanero_client.resources.capture import AsyncCapture, Capture
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from campanero_client.resources.forms import AsyncForms, Forms
     from campanero_client.resources.imports import AsyncImports, Imports
     from campanero_client.resources.incoming import AsyncIncoming, Incoming
+    from campanero_client.resources.invitations import AsyncInvitations, Invitations
     from campanero_client.resources.lists import AsyncLists, Lists
     from campanero_client.resources.messages import AsyncMessages, Messages
     from campanero_client.resources.proposals import AsyncProposals, Proposals
+    from campanero_client.resources.roles import AsyncRoles, Roles
     from campanero_client.resources.segments import AsyncSegments, Segments
     from campanero_client.resources.service import AsyncService, Service
     from campanero_client.resources.sign_in import AsyncSignIn, SignIn
@@ -158,6 +161,13 @@ class Campanero(Transport):
         return Account(self)
 
     @cached_property
+    def backups(self) -> Backups:
+        """Backups of the installation, for its first account."""
+        from campanero_client.resources.backups import Backups  # loaded when used
+
+        return Backups(self)
+
+    @cached_property
     def delivery(self) -> Delivery:
         """Current state of sending."""
         from campanero_client.resources.delivery import Delivery  # loaded when used
@@ -212,6 +222,20 @@ class Campanero(Transport):
         from campanero_client.resources.sign_in_providers import SignInProviders  # loaded when used
 
         return SignInProviders(self)
+
+    @cached_property
+    def roles(self) -> Roles:
+        """Roles of the account besides the built-in ones, for its owner and admins."""
+        from campanero_client.resources.roles import Roles  # loaded when used
+
+        return Roles(self)
+
+    @cached_property
+    def invitations(self) -> Invitations:
+        """Invitations to the account by email, for its owner and admins."""
+        from campanero_client.resources.invitations import Invitations  # loaded when used
+
+        return Invitations(self)
 
     @cached_property
     def api_keys(self) -> ApiKeys:
@@ -365,6 +389,13 @@ class AsyncCampanero(AsyncTransport):
         return AsyncAccount(self)
 
     @cached_property
+    def backups(self) -> AsyncBackups:
+        """Backups of the installation, for its first account."""
+        from campanero_client.resources.backups import AsyncBackups  # loaded when used
+
+        return AsyncBackups(self)
+
+    @cached_property
     def delivery(self) -> AsyncDelivery:
         """Current state of sending."""
         from campanero_client.resources.delivery import AsyncDelivery  # loaded when used
@@ -419,6 +450,20 @@ class AsyncCampanero(AsyncTransport):
         from campanero_client.resources.sign_in_providers import AsyncSignInProviders  # loaded when used
 
         return AsyncSignInProviders(self)
+
+    @cached_property
+    def roles(self) -> AsyncRoles:
+        """Roles of the account besides the built-in ones, for its owner and admins."""
+        from campanero_client.resources.roles import AsyncRoles  # loaded when used
+
+        return AsyncRoles(self)
+
+    @cached_property
+    def invitations(self) -> AsyncInvitations:
+        """Invitations to the account by email, for its owner and admins."""
+        from campanero_client.resources.invitations import AsyncInvitations  # loaded when used
+
+        return AsyncInvitations(self)
 
     @cached_property
     def api_keys(self) -> AsyncApiKeys:

@@ -483,6 +483,38 @@ class AuditEntry(TypedDict):
     """When the action happened."""
 
 
+class BackupFile(TypedDict):
+    """A backup on this machine."""
+
+    name: str
+    """Name of the file in the directory `backups`."""
+
+    created_at: str
+    """When the object was created."""
+
+    size: int
+    """Size in bytes."""
+
+    scheduled: bool
+    """Whether the service created it, and deletes it when it is old."""
+
+
+class Backups(TypedDict):
+    """The backups of the installation."""
+
+    running: bool
+    """Whether a backup on this machine is being created."""
+
+    error: str | None
+    """Why the last backup on this machine failed; null if it did not."""
+
+    files: list[BackupFile]
+    """Backups on this machine, newest first."""
+
+    copies: CopiesState
+    """Copies on another machine."""
+
+
 class BatchResult(TypedDict):
     """The result of one message of a batch: the message, or the errors that a single request would have got."""
 
@@ -2016,6 +2048,74 @@ class ConversationMessage(_ConversationMessageKeywords):
 
     test: bool
     """Whether it is a test; tests are captured and never counted."""
+
+
+class CopiesState(TypedDict):
+    """The state of copies on another machine."""
+
+    configured: bool
+    """Whether there is a store, and a key or passphrase that reads copies."""
+
+    last_at: str | None
+    """Moment that the data in the last good copy has."""
+
+    late: bool
+    """Whether the last good copy is older than twice the interval."""
+
+    next_at: str | None
+    """When the next copy is due; null if none is planned."""
+
+    proven: bool | None
+    """Whether the last test restore succeeded; null if there was none."""
+
+    proven_at: str | None
+    """When a test restore succeeded last."""
+
+    stored: list[StoredCopy]
+    """Copies in the store after the last good one, newest first."""
+
+    runs: list[CopyRun]
+    """Latest copies and test restores, newest first."""
+
+
+class CopyRun(TypedDict):
+    """A copy on another machine that was made or attempted, or a test restore of the newest copy."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    kind: Literal["copy", "proof"]
+    """`proof` is a test restore."""
+
+    state: Literal["failed", "interrupted", "running", "succeeded", "waiting"]
+    """`interrupted` if the service ended meanwhile; it is repeated by itself."""
+
+    step: str
+    """What is being done while it runs; empty otherwise."""
+
+    progress: float
+    """How much of the step is done, from 0 to 1."""
+
+    copy: str | None
+    """Name of the copy; null if it is not known."""
+
+    taken_at: str | None
+    """Moment that the data in the copy has."""
+
+    size: int | None
+    """Size of the copy in bytes."""
+
+    error_code: str | None
+    """Kind of failure, such as `unreachable` or `damaged`."""
+
+    error: str | None
+    """Reason of a failure; null without one."""
+
+    started_at: str
+    """When it was begun, or asked for while it waits."""
+
+    ended_at: str | None
+    """When it ended; null while it waits or runs."""
 
 
 class CountWrite(TypedDict):
@@ -4816,6 +4916,50 @@ class IncomingMessage(_IncomingMessageKeywords):
     """When the object was created."""
 
 
+class Invitation(TypedDict):
+    """An invitation to the account that was not accepted yet."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    account_id: int
+    """Id of the account."""
+
+    email: str
+    """Invited email address, in lower case."""
+
+    role: str
+    """Built-in role, or the id of an own role."""
+
+    state: Literal["expired", "pending"]
+    """`expired` if the link is no longer valid, because of its age or because the sender left."""
+
+    invited_by: int
+    """Id of the user who sent it last."""
+
+    sent_at: str
+    """When it was sent last."""
+
+    expires_at: str
+    """Until when its link is valid."""
+
+    created_at: str
+    """When the object was created."""
+
+
+class InvitationWrite(TypedDict):
+    """The fields of a new invitation."""
+
+    email: str
+    """Email address to invite."""
+
+    role: str
+    """Built-in role, or the id or name of an own role."""
+
+    days: NotRequired[int]
+    """For how many days the link is valid."""
+
+
 class KeyWrite(TypedDict):
     """The fields of a new API key."""
 
@@ -5080,6 +5224,9 @@ class Login(TypedDict):
 
     otp: NotRequired[str | None]
     """Code of the second factor or a recovery code; required if a second factor is set up."""
+
+    account_id: NotRequired[int | None]
+    """Account that the token is for, if the user is in several; default: the one with the smallest id."""
 
 
 _MarketingCalendarKeywords = TypedDict("_MarketingCalendarKeywords", {"from": "str"})
@@ -6819,6 +6966,60 @@ class ReturnProposal(TypedDict):
     """What to change, shown to the agent."""
 
 
+class Role(TypedDict):
+    """A role of the account's own."""
+
+    id: int
+    """Unique id; ids ascend and are never reused."""
+
+    account_id: int
+    """Id of the account."""
+
+    name: str
+    """Name of the role, unique in the account regardless of case."""
+
+    scopes: list[str]
+    """Scopes of the role, sorted."""
+
+    contact_data: Literal["full", "masked"]
+    """Whether users see the names and addresses of contacts, or pseudonyms instead (`masked`)."""
+
+    user_count: int
+    """Users, enabled and disabled, with the role."""
+
+    created_at: str
+    """When the object was created."""
+
+    updated_at: str
+    """When the object was last changed."""
+
+
+class RolePatch(TypedDict):
+    """The fields of a role that can be changed; fields that are not given stay unchanged."""
+
+    name: NotRequired[str]
+    """Name of the role, unique in the account regardless of case."""
+
+    scopes: NotRequired[list[str]]
+    """Scopes of the role, as those of API keys, and `contacts:export`; a scope includes reading its area."""
+
+    contact_data: NotRequired[Literal["full", "masked"]]
+    """Whether users see the names and addresses of contacts, or pseudonyms instead (`masked`)."""
+
+
+class RoleWrite(TypedDict):
+    """The fields of a new role."""
+
+    name: str
+    """Name of the role, unique in the account regardless of case."""
+
+    scopes: list[str]
+    """Scopes of the role, as those of API keys, and `contacts:export`; a scope includes reading its area."""
+
+    contact_data: NotRequired[Literal["full", "masked"]]
+    """Whether users see the names and addresses of contacts, or pseudonyms instead (`masked`)."""
+
+
 class RunActionResult(TypedDict):
     """The result of an action on several runs."""
 
@@ -7496,8 +7697,8 @@ class SignedInUser(TypedDict):
     name: str
     """Name."""
 
-    role: Literal["owner", "admin", "editor", "author", "viewer"]
-    """Role of the user."""
+    role: str
+    """Role of the user: a built-in name, or the id of an own role."""
 
 
 class SimulateEventRequest(TypedDict):
@@ -8238,6 +8439,22 @@ class StorageUsage(TypedDict):
     """Problem; null if there is none."""
 
 
+class StoredCopy(TypedDict):
+    """A copy in the store."""
+
+    name: str
+    """Name of the copy, for `campanero restore`."""
+
+    taken_at: str
+    """Moment that the data in the copy has."""
+
+    size: int
+    """Size in bytes."""
+
+    full: bool
+    """False if it has only what changed since the full copy before it."""
+
+
 class Suppression(TypedDict):
     """An address that gets no messages."""
 
@@ -8900,10 +9117,13 @@ class User(TypedDict):
     name: str
     """Name shown to other users."""
 
-    role: Literal["admin", "author", "editor", "owner", "viewer"]
+    role: str
     """Role of the user: viewers read, authors also write, editors also send, admins and owners may do everything,
-    but only owners manage owners.
+    but only owners manage owners; the id of an own role (`/roles`) as a text.
     """
+
+    role_name: str
+    """Name of an own role; the same as `role` for a built-in one."""
 
     otp: bool
     """Whether signing in requires a second factor."""
@@ -8927,9 +9147,9 @@ class UserPatch(TypedDict):
     name: NotRequired[str]
     """Name shown to other users."""
 
-    role: NotRequired[Literal["admin", "author", "editor", "owner", "viewer"]]
+    role: NotRequired[str]
     """Role of the user: viewers read, authors also write, editors also send, admins and owners may do everything,
-    but only owners manage owners.
+    but only owners manage owners; or the id or name of an own role (`/roles`).
     """
 
     disabled: NotRequired[bool]
@@ -9003,10 +9223,13 @@ class UserWithPassword(TypedDict):
     name: str
     """Name shown to other users."""
 
-    role: Literal["admin", "author", "editor", "owner", "viewer"]
+    role: str
     """Role of the user: viewers read, authors also write, editors also send, admins and owners may do everything,
-    but only owners manage owners.
+    but only owners manage owners; the id of an own role (`/roles`) as a text.
     """
+
+    role_name: str
+    """Name of an own role; the same as `role` for a built-in one."""
 
     otp: bool
     """Whether signing in requires a second factor."""
@@ -9033,9 +9256,9 @@ class UserWrite(TypedDict):
     email: str
     """Email address that the user signs in with, in lower case; unique in the installation."""
 
-    role: Literal["admin", "author", "editor", "owner", "viewer"]
+    role: str
     """Role of the user: viewers read, authors also write, editors also send, admins and owners may do everything,
-    but only owners manage owners.
+    but only owners manage owners; or the id or name of an own role (`/roles`).
     """
 
     name: NotRequired[str]
@@ -10528,7 +10751,7 @@ class ListUsersQuery(TypedDict):
     disabled: NotRequired[bool]
     """True: only disabled users; false: only enabled users."""
 
-    role: NotRequired[Literal["admin", "author", "editor", "owner", "viewer"]]
+    role: NotRequired[str]
     """Only users with this role."""
 
 
@@ -10629,6 +10852,45 @@ class ListSignInProvidersQuery(TypedDict):
 
 class ListOwnIdentitiesQuery(TypedDict):
     """Parameters of `listOwnIdentities`."""
+
+    page: NotRequired[int]
+    """Page number, starting at 1."""
+
+    limit: NotRequired[int]
+    """Number of objects per page; above 100 counts as 100."""
+
+    per_page: NotRequired[int]
+    """Same as `limit`, which takes precedence."""
+
+    per: NotRequired[int]
+    """Same as `limit`; both `limit` and `per_page` take precedence."""
+
+
+class ListRolesQuery(TypedDict):
+    """Parameters of `listRoles`."""
+
+    page: NotRequired[int]
+    """Page number, starting at 1."""
+
+    limit: NotRequired[int]
+    """Number of objects per page; above 100 counts as 100."""
+
+    per_page: NotRequired[int]
+    """Same as `limit`, which takes precedence."""
+
+    per: NotRequired[int]
+    """Same as `limit`; both `limit` and `per_page` take precedence."""
+
+
+class DeleteRoleQuery(TypedDict):
+    """Parameters of `deleteRole`."""
+
+    replacement: NotRequired[str | None]
+    """Role that the users and invitations get: a built-in name, or an id or name of an own role."""
+
+
+class ListInvitationsQuery(TypedDict):
+    """Parameters of `listInvitations`."""
 
     page: NotRequired[int]
     """Page number, starting at 1."""

@@ -4,6 +4,7 @@ import { Account } from "./resources/account.js";
 import { Agents } from "./resources/agents.js";
 import { ApiKeys } from "./resources/apiKeys.js";
 import { Audit } from "./resources/audit.js";
+import { Backups } from "./resources/backups.js";
 import { Brand } from "./resources/brand.js";
 import { Campaigns } from "./resources/campaigns.js";
 import { Capture } from "./resources/capture.js";
@@ -16,9 +17,11 @@ import { Flows } from "./resources/flows.js";
 import { Forms } from "./resources/forms.js";
 import { Imports } from "./resources/imports.js";
 import { Incoming } from "./resources/incoming.js";
+import { Invitations } from "./resources/invitations.js";
 import { Lists } from "./resources/lists.js";
 import { Messages } from "./resources/messages.js";
 import { Proposals } from "./resources/proposals.js";
+import { Roles } from "./resources/roles.js";
 import { Segments } from "./resources/segments.js";
 import { Service } from "./resources/service.js";
 import { SignIn } from "./resources/signIn.js";
@@ -65,6 +68,8 @@ export class Campanero extends Transport {
   readonly domains = new Domains(this);
   /** The account: settings, capabilities and blockers. */
   readonly account = new Account(this);
+  /** Backups of the installation, for its first account. */
+  readonly backups = new Backups(this);
   /** Current state of sending. */
   readonly delivery = new Delivery(this);
   /** Messages captured instead of sent: all messages of a new installation, and those sent with test keys. */
@@ -81,6 +86,10 @@ export class Campanero extends Transport {
   readonly signIn = new SignIn(this);
   /** OpenID Connect providers of the account, for its owner and admins. */
   readonly signInProviders = new SignInProviders(this);
+  /** Roles of the account besides the built-in ones, for its owner and admins. */
+  readonly roles = new Roles(this);
+  /** Invitations to the account by email, for its owner and admins. */
+  readonly invitations = new Invitations(this);
   /** API keys of the account, for its owner and admins. */
   readonly apiKeys = new ApiKeys(this);
   /** What agents propose, and what users decide about it. */

@@ -343,6 +343,30 @@ export interface AuditEntry {
   created_at: string;
 }
 
+/** A backup on this machine. */
+export interface BackupFile {
+  /** name of the file in the directory `backups` */
+  name: string;
+  /** when the object was created */
+  created_at: string;
+  /** size in bytes */
+  size: number;
+  /** whether the service created it, and deletes it when it is old */
+  scheduled: boolean;
+}
+
+/** The backups of the installation. */
+export interface Backups {
+  /** whether a backup on this machine is being created */
+  running: boolean;
+  /** why the last backup on this machine failed; null if it did not */
+  error: string | null;
+  /** backups on this machine, newest first */
+  files: BackupFile[];
+  /** copies on another machine */
+  copies: CopiesState;
+}
+
 /** The result of one message of a batch: the message, or the errors that a single request would have got. */
 export interface BatchResult {
   /** 201: queued; 200: queued before; 409, 422, 429, 500, 503: not queued */
@@ -1447,6 +1471,54 @@ export interface ConversationMessage {
   source_name: string | null;
   /** whether it is a test; tests are captured and never counted */
   test: boolean;
+}
+
+/** The state of copies on another machine. */
+export interface CopiesState {
+  /** whether there is a store, and a key or passphrase that reads copies */
+  configured: boolean;
+  /** moment that the data in the last good copy has */
+  last_at: string | null;
+  /** whether the last good copy is older than twice the interval */
+  late: boolean;
+  /** when the next copy is due; null if none is planned */
+  next_at: string | null;
+  /** whether the last test restore succeeded; null if there was none */
+  proven: boolean | null;
+  /** when a test restore succeeded last */
+  proven_at: string | null;
+  /** copies in the store after the last good one, newest first */
+  stored: StoredCopy[];
+  /** latest copies and test restores, newest first */
+  runs: CopyRun[];
+}
+
+/** A copy on another machine that was made or attempted, or a test restore of the newest copy. */
+export interface CopyRun {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** `proof` is a test restore */
+  kind: "copy" | "proof";
+  /** `interrupted` if the service ended meanwhile; it is repeated by itself */
+  state: "failed" | "interrupted" | "running" | "succeeded" | "waiting";
+  /** what is being done while it runs; empty otherwise */
+  step: string;
+  /** how much of the step is done, from 0 to 1 */
+  progress: number;
+  /** name of the copy; null if it is not known */
+  copy: string | null;
+  /** moment that the data in the copy has */
+  taken_at: string | null;
+  /** size of the copy in bytes */
+  size: number | null;
+  /** kind of failure, such as `unreachable` or `damaged` */
+  error_code: string | null;
+  /** reason of a failure; null without one */
+  error: string | null;
+  /** when it was begun, or asked for while it waits */
+  started_at: string;
+  /** when it ended; null while it waits or runs */
+  ended_at: string | null;
 }
 
 /** The request body for counting the contacts that match filters, without storing a segment. */
@@ -3456,6 +3528,38 @@ export interface IncomingMessage {
   created_at: string;
 }
 
+/** An invitation to the account that was not accepted yet. */
+export interface Invitation {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** id of the account */
+  account_id: number;
+  /** invited email address, in lower case */
+  email: string;
+  /** built-in role, or the id of an own role */
+  role: string;
+  /** `expired` if the link is no longer valid, because of its age or because the sender left */
+  state: "expired" | "pending";
+  /** id of the user who sent it last */
+  invited_by: number;
+  /** when it was sent last */
+  sent_at: string;
+  /** until when its link is valid */
+  expires_at: string;
+  /** when the object was created */
+  created_at: string;
+}
+
+/** The fields of a new invitation. */
+export interface InvitationWrite {
+  /** email address to invite */
+  email: string;
+  /** built-in role, or the id or name of an own role */
+  role: string;
+  /** for how many days the link is valid */
+  days?: number;
+}
+
 /** The fields of a new API key. */
 export interface KeyWrite {
   /** name of the key, such as the program that uses it */
@@ -3652,6 +3756,8 @@ export interface Login {
   password: string;
   /** code of the second factor or a recovery code; required if a second factor is set up */
   otp?: string | null;
+  /** account that the token is for, if the user is in several; default: the one with the smallest id */
+  account_id?: number | null;
 }
 
 /** When marketing email may be sent, in the recipient's time zone; at other times it waits. */
@@ -4899,6 +5005,46 @@ export interface ReturnProposal {
   note?: string | null;
 }
 
+/** A role of the account's own. */
+export interface Role {
+  /** unique id; ids ascend and are never reused */
+  id: number;
+  /** id of the account */
+  account_id: number;
+  /** name of the role, unique in the account regardless of case */
+  name: string;
+  /** scopes of the role, sorted */
+  scopes: string[];
+  /** whether users see the names and addresses of contacts, or pseudonyms instead (`masked`) */
+  contact_data: "full" | "masked";
+  /** users, enabled and disabled, with the role */
+  user_count: number;
+  /** when the object was created */
+  created_at: string;
+  /** when the object was last changed */
+  updated_at: string;
+}
+
+/** The fields of a role that can be changed; fields that are not given stay unchanged. */
+export interface RolePatch {
+  /** name of the role, unique in the account regardless of case */
+  name?: string;
+  /** scopes of the role, as those of API keys, and `contacts:export`; a scope includes reading its area */
+  scopes?: string[];
+  /** whether users see the names and addresses of contacts, or pseudonyms instead (`masked`) */
+  contact_data?: "full" | "masked";
+}
+
+/** The fields of a new role. */
+export interface RoleWrite {
+  /** name of the role, unique in the account regardless of case */
+  name: string;
+  /** scopes of the role, as those of API keys, and `contacts:export`; a scope includes reading its area */
+  scopes: string[];
+  /** whether users see the names and addresses of contacts, or pseudonyms instead (`masked`) */
+  contact_data?: "full" | "masked";
+}
+
 /** The result of an action on several runs. */
 export interface RunActionResult {
   /** number of changed runs */
@@ -5390,8 +5536,8 @@ export interface SignedInUser {
   email: string;
   /** name */
   name: string;
-  /** role of the user */
-  role: "owner" | "admin" | "editor" | "author" | "viewer";
+  /** role of the user: a built-in name, or the id of an own role */
+  role: string;
 }
 
 /** An event to simulate for a captured message; `link` is the number of the clicked link, from 1. */
@@ -5919,6 +6065,18 @@ export interface StorageUsage {
   text: string | null;
 }
 
+/** A copy in the store. */
+export interface StoredCopy {
+  /** name of the copy, for `campanero restore` */
+  name: string;
+  /** moment that the data in the copy has */
+  taken_at: string;
+  /** size in bytes */
+  size: number;
+  /** false if it has only what changed since the full copy before it */
+  full: boolean;
+}
+
 /** An address that gets no messages. */
 export interface Suppression {
   /** unique id; ids ascend and are never reused */
@@ -6401,9 +6559,11 @@ export interface User {
   name: string;
   /**
    * role of the user: viewers read, authors also write, editors also send, admins and owners may do everything, but
-   * only owners manage owners
+   * only owners manage owners; the id of an own role (`/roles`) as a text
    */
-  role: "admin" | "author" | "editor" | "owner" | "viewer";
+  role: string;
+  /** name of an own role; the same as `role` for a built-in one */
+  role_name: string;
   /** whether signing in requires a second factor */
   otp: boolean;
   /** when the user was disabled; null if enabled */
@@ -6422,9 +6582,9 @@ export interface UserPatch {
   name?: string;
   /**
    * role of the user: viewers read, authors also write, editors also send, admins and owners may do everything, but
-   * only owners manage owners
+   * only owners manage owners; or the id or name of an own role (`/roles`)
    */
-  role?: "admin" | "author" | "editor" | "owner" | "viewer";
+  role?: string;
   /** true to disable the user, who can then no longer sign in */
   disabled?: boolean;
   /** new password of at least 10 characters; ends all sessions of the user */
@@ -6480,9 +6640,11 @@ export interface UserWithPassword {
   name: string;
   /**
    * role of the user: viewers read, authors also write, editors also send, admins and owners may do everything, but
-   * only owners manage owners
+   * only owners manage owners; the id of an own role (`/roles`) as a text
    */
-  role: "admin" | "author" | "editor" | "owner" | "viewer";
+  role: string;
+  /** name of an own role; the same as `role` for a built-in one */
+  role_name: string;
   /** whether signing in requires a second factor */
   otp: boolean;
   /** when the user was disabled; null if enabled */
@@ -6503,9 +6665,9 @@ export interface UserWrite {
   email: string;
   /**
    * role of the user: viewers read, authors also write, editors also send, admins and owners may do everything, but
-   * only owners manage owners
+   * only owners manage owners; or the id or name of an own role (`/roles`)
    */
-  role: "admin" | "author" | "editor" | "owner" | "viewer";
+  role: string;
   /** name shown to other users; default: the part of the email address before the `@` */
   name?: string;
   /** password of at least 10 characters; if absent, one is generated and returned in this response only */
@@ -7515,7 +7677,7 @@ export interface ListUsersQuery {
   /** true: only disabled users; false: only enabled users */
   disabled?: boolean;
   /** only users with this role */
-  role?: "admin" | "author" | "editor" | "owner" | "viewer";
+  role?: string;
 }
 
 /** Parameters of `listApiKeys`. */
@@ -7590,6 +7752,36 @@ export interface ListSignInProvidersQuery {
 
 /** Parameters of `listOwnIdentities`. */
 export interface ListOwnIdentitiesQuery {
+  /** page number, starting at 1 */
+  page?: number;
+  /** number of objects per page; above 100 counts as 100 */
+  limit?: number;
+  /** same as `limit`, which takes precedence */
+  per_page?: number;
+  /** same as `limit`; both `limit` and `per_page` take precedence */
+  per?: number;
+}
+
+/** Parameters of `listRoles`. */
+export interface ListRolesQuery {
+  /** page number, starting at 1 */
+  page?: number;
+  /** number of objects per page; above 100 counts as 100 */
+  limit?: number;
+  /** same as `limit`, which takes precedence */
+  per_page?: number;
+  /** same as `limit`; both `limit` and `per_page` take precedence */
+  per?: number;
+}
+
+/** Parameters of `deleteRole`. */
+export interface DeleteRoleQuery {
+  /** role that the users and invitations get: a built-in name, or an id or name of an own role */
+  replacement?: string | null;
+}
+
+/** Parameters of `listInvitations`. */
+export interface ListInvitationsQuery {
   /** page number, starting at 1 */
   page?: number;
   /** number of objects per page; above 100 counts as 100 */

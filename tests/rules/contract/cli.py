@@ -22,7 +22,7 @@ O agents.resume --account -- and lets them go on
 O account.list -- what each account holds, also without a browser
 O account.close ID -- an operator shuts an account whose people are gone or harm others
 O account.reopen ID -- ends that
-O account.limits ID,--contacts,--messages-per-day,--messages-per-month,--picture-megabytes -- one account starves no other
+O account.limits ID,--contacts,--messages-per-day,--messages-per-month,--picture-megabytes -- fair shares
 O status -- what runs is looked at where it runs, without a browser
 O agents.stop --account -- all agents at once, also while nobody can sign in
 O agents.resume --account -- ends that
