@@ -183,7 +183,7 @@ def test_a_closed_account_is_shut_and_its_links_work(south: South) -> None:
     south.server.cli("account", "reopen", south.id)
     account = south.api.get("/account").expect(200)
     assert account["sending_stopped"] is True and account["stop_reason"] == "closed"
-    assert ScriptlessBrowser(south.server.client(), email).status("GET", "/lists") == 200
+    assert "this account was closed for a while" in ScriptlessBrowser(south.server.client(), email).get("/lists")
 
 
 def test_limits_on_the_command_line(south: South) -> None:
