@@ -139,7 +139,7 @@ def test_nobody_gets_more_rights(server: Server, owner: Client) -> None:
         f"/settings/roles/{number}": {"name": "x", "scopes": "flows:write"}, "/settings/roles": {"name": "y"},
         f"/settings/roles/{number}/delete": {}, f"/settings/team/{own_id}/role": {"role": "owner"},
         "/settings/team": {"email": "x@example.org", "role": "owner"}, "/settings/keys": {"name": "x", "scope": "full"},
-        "/settings/team/1/password": {}, "/settings/data/backup": {},
+        "/settings/team/1/password": {}, "/settings/backups/create": {}, "/settings/backups/store": {},
     }  # fmt: skip
     assert {path: page.send("POST", path, form).status for path, form in posts.items()} == dict.fromkeys(posts, 403)
     # An admin gives no role of an owner, and a deleted role makes no owners.

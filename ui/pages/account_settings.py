@@ -128,7 +128,8 @@ async def _render_account(
     form = form or Form()
     form.values = {**stored, **form.values}
     return view.render(
-        request, "settings/account.html", status, facts=facts, form=form, people=people, roles=role_labels.BUILT_IN,
+        request, "settings/account.html", status, facts=facts, form=form, people=people,
+        roles=await fetch(role_labels.list_options, account_id),
         labels_of_limits=limits.LABELS, is_first=account_id == operators.FIRST_ACCOUNT,
         may_enter=any(row.account_id == account_id for row in visit.memberships),
     )  # fmt: skip

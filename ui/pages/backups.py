@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import accounts, audit
+from appliance.accounts import access, accounts, audit
 from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.ops.backups import create as backups
@@ -120,7 +120,8 @@ async def _request(visit: Visit, kind: Kind, action: str) -> None:
 
 def require_installation_manager(visit: Visit) -> None:
     """Raise NotAllowed unless the user is of the first account, which manages the data of all accounts."""
-    if visit.account_id != accounts.FIRST_ACCOUNT_ID:
+    # A role of the account's own never manages the data of the installation, whatever it may change in the account.
+    if visit.account_id != accounts.FIRST_ACCOUNT_ID or not visit.can(access.ADMIN_SCOPE):
         raise errors.NotAllowed(gettext("Only owners and admins of the first account can manage backups."))
 
 
