@@ -10,6 +10,8 @@ For example::
 
 import base64
 import hashlib
+import io
+import itertools
 import logging
 import threading
 import time
@@ -34,6 +36,7 @@ from appliance.settings.copies import S3, Copies
 
 ACCESS_KEY_ID, SECRET_ACCESS_KEY, REGION = "AKIAEXAMPLE", "secret/of+the=key", "eu-south-9"
 _MAX_SKEW_SECONDS = 15 * 60
+_numbers = itertools.count(1)
 
 
 @dataclass
@@ -52,10 +55,10 @@ class Fault:
 
 
 class S3Server:
-    """A thread that serves a bucket; use it as a context manager. Its state is that of this process: one at a time."""
+    """A thread that serves a bucket; use it as a context manager. Several of a process have buckets of their own."""
 
-    def __init__(self, bucket: str = "copies-of-ours") -> None:
-        self.bucket, self.faults = bucket, list[Fault]()
+    def __init__(self) -> None:
+        self.bucket, self.faults = f"copies-of-ours-{next(_numbers)}", list[Fault]()
         self.access_key_id, self.secret_access_key = ACCESS_KEY_ID, SECRET_ACCESS_KEY
         self.checks_clock = False
         self.requests: list[tuple[str, str, str]] = []  # method, key, query
@@ -63,7 +66,6 @@ class S3Server:
 
     def __enter__(self) -> Self:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._backend.reset()
         self._backend.create_bucket(self.bucket, REGION)
         self._moto = create_backend_app("s3")
         self._server = make_server("127.0.0.1", 0, self._handle, threaded=True)
@@ -76,7 +78,8 @@ class S3Server:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-        self._backend.reset()
+        for key in self.objects():
+            self.remove(key)
 
     @property
     def env(self) -> dict[str, str]:
@@ -143,8 +146,6 @@ class S3Server:
         return _cut(answer, fault.cut_after) if fault and fault.cut_after is not None else answer
 
     def _answer(self, environ: dict[str, Any], body: bytes, start: Callable[..., Any]) -> list[bytes]:
-        import io
-
         # The backend is not made for several threads.
         with self._lock:
             return list(self._moto(environ | {"wsgi.input": io.BytesIO(body)}, start))
