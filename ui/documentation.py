@@ -36,7 +36,7 @@ GROUPS = (
         (
             "first-campaign", "importing-contacts", "email-editor", "segments", "sign-up-forms", "automations",
             "flow-steps", "replay", "timing", "best-hour", "recurring", "experiments", "utm", "reports",
-            "deliverability", "sms", "team", "passkeys", "data-protection", "own-roles",
+            "deliverability", "sms", "team", "passkeys", "data-protection",
         ),
     ),
     Group(
@@ -44,8 +44,8 @@ GROUPS = (
         gettext_noop("For those who install Campanero, connect it and keep it running."),
         (
             "install", "https", "connect-a-relay", "connect-a-mailbox", "several-providers", "verify-a-domain",
-            "company-mail", "sign-in", "assistants", "watch", "security", "backup", "set-up-copies", "copies",
-            "how-far", "second-machine", "several-accounts",
+            "company-mail", "sign-in", "own-roles", "assistants", "watch", "security", "backup", "set-up-copies",
+            "copies", "how-far", "second-machine", "several-accounts",
         ),
     ),
     Group(

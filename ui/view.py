@@ -127,7 +127,7 @@ def list_navigation(path: str, open_proposals: int | None = None) -> list[Naviga
 
 # The page of the accounts of the installation, which only its operators see, and the group that it is in.
 _OPERATOR_TAB = (gettext_noop("Accounts"), "/settings/accounts", True)
-_OPERATOR_GROUP = "Data and system"
+_OPERATOR_GROUP = gettext_noop("Data and system")
 
 
 def _list_settings(path: str, visit: session.Visit | None) -> list[tuple[str, list[tuple[str, str, bool, bool]]]]:

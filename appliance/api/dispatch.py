@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from sanic.exceptions import PayloadTooLarge
 from appliance.accounts import access, agents
 from appliance.accounts.access import Credential
 from appliance.api import auth, doors, endpoints, http, oauth, openapi, rate_limits
-from appliance.api.endpoints import ApiRequest, Route
+from appliance.api.endpoints import ApiRequest, ApiResponse, Route
 from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes
 from appliance.audience.filters import personal
 from appliance.core import aliases, validation
@@ -148,19 +148,27 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
             response = await route.handler(api_request)
         except Invalid as error:
             raise aliases.name_as_sent(error, body.aliases if body is not None else {}) from error
-        headers = dict(response.headers)
-        if api_request.ignored_keys:
-            headers["X-Ignored-Fields"] = http.join_names(api_request.ignored_keys)
-        if route.media is not None:
-            content_type = response.media or route.media
-            return await http.media_response(
-                request, credential.account_id, content_type, response.value, response.status or route.status, headers,
-                lambda: auth.has_access(request, route),
-            )  # fmt: skip
-        value = personal.hide_values(msgspec.to_builtins(response.value)) if credential.is_masked else response.value
-        return http.json_response(value, response.status or route.status, headers)
+        return await _render(request, route, credential, response, api_request.ignored_keys)
 
     return handle
+
+
+async def _render(
+    request: Request, route: Route, credential: Credential, response: ApiResponse, ignored_keys: Sequence[str]
+) -> HTTPResponse | None:
+    """Return the response of a handler as JSON or as the media type of its route; a stream has been sent (None)."""
+    headers = dict(response.headers)
+    if ignored_keys:
+        headers["X-Ignored-Fields"] = http.join_names(ignored_keys)
+    status = response.status or route.status
+    if route.media is not None:
+        content_type = response.media or route.media
+        return await http.media_response(
+            request, credential.account_id, content_type, response.value, status, headers,
+            lambda: auth.has_access(request, route),
+        )  # fmt: skip
+    value = personal.hide_values(msgspec.to_builtins(response.value)) if credential.is_masked else response.value
+    return http.json_response(value, status, headers)
 
 
 def _read_body(request: Request, route: Route) -> tuple[Any, validation.PartialRead | None]:

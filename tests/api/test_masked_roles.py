@@ -58,8 +58,8 @@ def world(server: Server, api: Client) -> World:
 def _send_everything(api: Client, ids: dict[str, int]) -> None:
     """Send messages to the contact in each way, record events, and store what names the contact elsewhere."""
     greeting = {"subject": "Hello {{ contact.first_name }}", "body": "<p>Dear {{ contact.last_name }}</p>"}
-    message = {"to": EMAIL, "subject": "Quillon, your order", "body": "<p>Zwetschge</p>"}
-    message["attachments"] = [{"filename": "zwetschge.txt", "content": "eA=="}]  # type: ignore[assignment]
+    message: dict[str, Any] = {"to": EMAIL, "subject": "Quillon, your order", "body": "<p>Zwetschge</p>"}
+    message["attachments"] = [{"filename": "zwetschge.txt", "content": "eA=="}]
     ids["messages"] = api.post("/messages", message).expect(201)["id"]
     sms = api.post("/messages", {"channel": "sms", "to": PHONE, "body": "Hello Quillon"}).expect(201)["id"]
     for number in (ids["messages"], sms):

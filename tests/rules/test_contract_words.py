@@ -123,7 +123,7 @@ def test_skip_reasons() -> None:
     assert promised - known - suppressed == set()
     assert suppressed == {name for name in promised if name.startswith("suppressed_")}
     texts = set(labels._REASONS) | set(labels._SMS_REASONS)
-    pauses = {"bounce_rate", "complaint_rate", "transport", "missed_start", "domain_failed"}
+    pauses = {"bounce_rate", "complaint_rate", "transport", "missed_start", "domain_failed", "may_have_started"}
     assert texts - pauses - promised == set()
 
 
@@ -141,12 +141,10 @@ def test_scopes_and_roles() -> None:
     assert access.ROLES == words.ROLES
     for role, lacking in words.NOT_OF_ROLES.items():
         assert not set(lacking) & access.role_scopes(role)
-    assert all(scope.endswith(":read") for scope in access.role_scopes("viewer") - {access.SELF_SCOPE})
-    assert (
-        access.role_scopes("owner")
-        == access.role_scopes("admin")
-        == access.SCOPES | {access.ADMIN_SCOPE, access.SELF_SCOPE}
-    )
+    of_users = {access.SELF_SCOPE, access.EXPORT_SCOPE, access.FULL_SCOPE}
+    assert all(scope.endswith(":read") for scope in access.role_scopes("viewer") - of_users)
+    every = access.SCOPES | of_users | {access.ADMIN_SCOPE}
+    assert access.role_scopes("owner") == access.role_scopes("admin") == every
     assert access.role_scopes("nobody") == frozenset()
 
 

@@ -24,7 +24,7 @@ FOR_EVERYONE = documentation.GROUPS[0].names
 NO_NAMES = {
     "From 100,000", "From 1,000,000", "HTTPS", "Keys", "Machine", "Memory.", "No data is lost.", "Nothing is sent.",
     "Old links lead nowhere.", "Ended access stays ended.", "One file.", "One process.", "One writer.",
-    "Opt-outs are kept.", "Restored", "Towards 10,000,000", "Updates",
+    "Opt-outs are kept.", "Restored", "What was sent since is not sent again.", "Towards 10,000,000", "Updates",
     "Up to 100,000 contacts",
 }  # fmt: skip
 MAX_PICTURE_BYTES, MAX_PICTURES_BYTES = 60_000, 1_500_000

@@ -62,6 +62,15 @@ STORY: tuple[Example, ...] = (
     Example("POST /api_keys", "Create a key for a shop; the response contains it", {
         "name": "Shop", "scope": "contacts:write,events:write",
     }),
+    Example("POST /roles", "Create a role for an agency that sees no addresses", {
+        "name": "Agency", "scopes": ["campaigns:write", "templates:write"], "contact_data": "masked",
+    }),
+    Example("PATCH /roles/{id}", "Let the agency see flows", {
+        "scopes": ["campaigns:write", "templates:write", "flows:read"],
+    }, 1),
+    Example("POST /invitations", "Invite somebody for three days", {
+        "email": "ines@example.com", "role": "author", "days": 3,
+    }),
     Example("POST /sign_in_providers", "Let people sign in with Google", {
         "name": "Google", "issuer": "https://accounts.google.com", "client_id": "1234.apps.googleusercontent.com",
         "client_secret": "the secret from the console", "domains": ["example.com"], "role": "editor",
