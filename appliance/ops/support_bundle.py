@@ -23,6 +23,7 @@ import msgspec
 from appliance import VERSION
 from appliance.core import clock, executable, logs
 from appliance.core.data_dir import create_file
+from appliance.core.errors import Refused
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage.database import rows, scalar
@@ -48,6 +49,12 @@ Everything is plain text: read it before you pass it on.
 _PRAGMAS = ("user_version", "page_size", "page_count", "freelist_count", "journal_mode", "synchronous", "auto_vacuum")
 
 
+class BundleFailed(Refused):
+    """The support bundle cannot be written; the message is the reason."""
+
+    code = "not_done"
+
+
 def add_command(
     top: Any, command: Callable[..., Any], load: Callable[[argparse.Namespace], LoadedConfig],
     run_doctor: Callable[[argparse.Namespace], Iterator["Finding"]],
@@ -58,6 +65,10 @@ def add_command(
     """
 
     def run(options: argparse.Namespace) -> None:
+        if os.path.lexists(options.file):
+            raise BundleFailed(f"{options.file} already exists: choose the name of a new file")
+        if not options.file.absolute().parent.is_dir():
+            raise BundleFailed(f"{options.file.absolute().parent} is not a directory: create it first")
         parts = write_bundle(
             load(options), options.file.absolute(), lambda: [finding._asdict() for finding in run_doctor(options)]
         )

@@ -53,7 +53,9 @@ def test_bundle_without_people_and_secrets(fresh_server: FreshServer, smtp_serve
     assert "campanero_database_bytes" in parts["metrics.txt"] and "email.hooks.postmark = ***" in parts["settings.txt"]
     assert "not redacted …@shop.example" in parts["logs/campanero.log"]
     again = server.cli("support-bundle", str(path), expect=1)
-    assert "File exists" in again.stderr and _read_bundle(path) == parts
+    assert f"{path} already exists: choose the name of a new file" in again.stderr and _read_bundle(path) == parts
+    elsewhere = server.cli("support-bundle", str(tmp_path / "missing" / "support.tar.gz"), expect=1)
+    assert f"{tmp_path / 'missing'} is not a directory: create it first" in elsewhere.stderr
 
 
 def test_bundle_of_a_damaged_installation(fresh_server: FreshServer, tmp_path: Path) -> None:
