@@ -372,11 +372,14 @@ def test_a_journal_of_another_machine_is_not_complete(world: RestoredHome, tmp_p
     create_campaign(world, 3)
     world.send(1)
     copy = world.back_up()
-    assert restore.describe_replay(world.restore(copy))[1:] == ["No message of this backup was sent after it."]
+    assert restore.describe_replay(world.restore(copy)) == [
+        "There were no opt-outs since then.", "No message of this backup was sent after it."
+    ]  # fmt: skip
     assert "when the replaced data was lost" in restore.describe_replay(world.restore(copy, is_lost=True))[-1]
     result = world.restore(copy, is_journal_lost=True)
     assert not result.replayed.is_complete
     assert "does not name all messages" in restore.describe_replay(result)[-1]
+    assert "Opt-outs since then are unknown" in restore.describe_replay(result)[0]
 
 
 def test_each_way_of_sending_is_in_the_journal(world: RestoredHome) -> None:

@@ -40,6 +40,7 @@ class Replayed(NamedTuple):
     is_complete: bool = False  # whether the journal names all messages that were sent after the backup
     # Whether the replaced database showed which messages were being sent when the service ended.
     is_end_known: bool = False
+    has_journal: bool = True  # whether the data directory had a journal to replay
 
 
 REFUSALS = ("opt_outs", "suppressions", "lists_left", "tracking", "erased")

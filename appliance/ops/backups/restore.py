@@ -191,7 +191,12 @@ def describe_replay(restored: RestoreResult) -> list[str]:
         name.replace("_", " "): number for name, number in replayed._asdict().items() if name in REFUSALS and number
     }
     words = ", ".join(f"{number} {name}" for name, number in refusals.items())
-    sentences = [f"Opt-outs since then were replayed: {words}." if words else "There were no opt-outs since then."]
+    if words:
+        sentences = [f"Opt-outs since then were replayed: {words}."]
+    elif replayed.has_journal:
+        sentences = ["There were no opt-outs since then."]
+    else:
+        sentences = ["Opt-outs since then are unknown, because the data directory had no journal (optouts.jsonl)."]
     if replayed.sent or replayed.expected or replayed.uncertain:
         sentences.append(
             f"Sent after this backup, and not sent again: {replayed.sent + replayed.expected} messages; "
@@ -364,8 +369,9 @@ def _prepare_database(
     readmitted = _find_readmitted(current.disabled_users)
     paused = transactions.write(_hold_sending)
     replayed = replay_journal(lines)._replace(
-        is_complete=_names_all_sends(journal_path, manifest), is_end_known=current.was_read
-    )
+        is_complete=_names_all_sends(journal_path, manifest), is_end_known=current.was_read,
+        has_journal=journal_path.exists(),
+    )  # fmt: skip
     transactions.write(_record_restoration, manifest, replayed, paused)
     sql.truncate_wal(connection())
     close_database()
