@@ -292,7 +292,7 @@ def _verify_copies(directory: Path, settings: Copies, options: argparse.Namespac
         for copy in copies:
             found_faults = catalog.verify_objects(store, copy)
             faults += found_faults
-            print(f"{copy.id}: {'damaged' if found_faults else 'whole'}", flush=True)
+            print(f"{copy.id}: {'damaged' if found_faults else 'complete'}", flush=True)
         if not copies:
             print("There are no copies.")
         return _print_faults(faults)
@@ -329,7 +329,7 @@ def _prune_copies(directory: Path, settings: Copies, options: argparse.Namespace
         raise BackupCommandFailed(str(error)) from None
     for copy_id in result.deleted:
         print(f"{copy_id}: deleted")
-    print(f"{len(result.deleted)} copies deleted, and {result.orphan_count} objects that nothing needed")
+    print(f"Copies deleted: {len(result.deleted)}; objects deleted that no copy needed: {result.orphan_count}")
 
 
 def _set_passphrase(directory: Path, settings: Copies, options: argparse.Namespace) -> None:

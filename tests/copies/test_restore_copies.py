@@ -42,8 +42,10 @@ def test_a_new_machine_with_the_passphrase_alone(home: CopyHome, bucket: S3Serve
     listed = command("copies", "list", *data, env=bucket.env)
     assert listed.returncode == 0 and "full, " in listed.stdout, listed.stderr
     verified = command("copies", "verify", *data, env=bucket.env)
-    assert verified.returncode == 0 and "whole" in verified.stdout, verified.stderr
+    assert verified.returncode == 0 and ": complete" in verified.stdout, verified.stderr
     new = ["--data", str(tmp_path / "new")]
+    silent = command("restore", bucket.store_url, *new, env=bucket.env)
+    assert silent.returncode == 1 and "no passphrase: type it" in silent.stderr
     assert all(name.startswith(("blobs/", "copies/", "recovery/")) for name in bucket.objects())
     if full:  # A try takes seconds of a processor
         wrong = command("restore", bucket.store_url, *new, stdin="wrong passphrase\n", env=bucket.env)
@@ -109,11 +111,14 @@ def test_usage_errors(home: CopyHome, tmp_path: Path) -> None:
         (["backup", "--to", *data], "set copies.store"),
         (["copies", "list", *data], "set copies.store"),
         (["restore", "x.tar.gz", "--at", "latest", *data], "--at is for copies in a store"),
-        (["restore", home.settings.store, *data], "no recovery key that a passphrase opens"),
+        (["restore", home.settings.store, *data], "has no copies: check the address"),
         (["backup", "--to", "ftp://x", *data], "must begin with one of"),
     ):
         done = command(*words)
         assert done.returncode == 1 and message in done.stderr, (words, done.stderr)
+    home.create_copy()
+    keyless = command("restore", home.settings.store, *data)
+    assert keyless.returncode == 1 and "no recovery key that a passphrase opens" in keyless.stderr
 
 
 def test_a_printed_recovery_key(home: CopyHome, tmp_path: Path) -> None:

@@ -82,11 +82,15 @@ def _read_keys(
 def _open_recovery_key(store: Store, read_passphrase: Callable[[], str]) -> ReadingKeys:
     """Return all keys in the store that the passphrase opens. Raises RestoreRefused if there is none."""
     names = sorted(store.list(RECOVERY), key=lambda info: info.modified_ms, reverse=True)[:_MAX_RECOVERY_KEYS]
+    if not names and not next(iter(store.list(manifests.COPIES)), None):
+        raise RestoreRefused(f"{store.url} has no copies: check the address, and the folder in it")
     if not names:
         raise RestoreRefused(
             f"{store.url} has no recovery key that a passphrase opens: give the file with your key by --identity"
         )
     passphrase = read_passphrase()
+    if not passphrase:
+        raise RestoreRefused("no passphrase: type it, write it to the first line of stdin, or use --identity FILE")
     readers = [
         reader
         for info in names
