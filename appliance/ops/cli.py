@@ -444,6 +444,7 @@ def _status(options: argparse.Namespace) -> None:
 
     loaded = _load_configuration(options)
     path = Path(loaded.config.data_dir) / "campanero.db"
+    require_not_following(path.parent)
     schema = 0 if migrations.is_missing_or_empty(path) else migrations.inspect_database(path).schema
     if schema == 0:
         raise CommandFailed(f"{path.parent} contains no installation: start with campanero serve, or use --data")

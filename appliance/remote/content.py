@@ -100,7 +100,7 @@ def run_import(options: argparse.Namespace, connection: "Connection") -> None:
     for row in plan:
         print(f"{row['action']:<8}{row['file']}")
     verb = "would be imported" if options.dry_run else "imported"
-    print(f"{len(order)} files: {len(plan)} {verb}, {len(order) - len(plan)} unchanged")
+    print(f"files: {len(order)}; {len(plan)} {verb}, {len(order) - len(plan)} unchanged")
 
 
 def _list_rows(connection: "Connection", kind: Kind) -> Any:

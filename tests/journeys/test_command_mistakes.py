@@ -29,6 +29,15 @@ def test_commands_create_no_installation(command: tuple[str, ...], fresh_server:
     assert not server.data.exists()
 
 
+def test_the_status_of_a_machine_that_follows(fresh_server: FreshServer) -> None:
+    """It has no database of its own yet, and is not told to start the service."""
+    server = fresh_server(start=False, set_up=False)
+    (server.data / "standby").mkdir(parents=True)
+    (server.data / "standby" / "source.json").write_text('{"source": "s3://bucket/campanero/replica"}')
+    error = server.cli("status", expect=1).stderr
+    assert "follows another machine" in error and "campanero doctor" in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", [("serve",), ("setup", "--email", "new@example.com")])
 def test_a_directory_that_others_can_read_is_rejected(command: tuple[str, ...], fresh_server: FreshServer) -> None:
     """A directory such as a home or a website is rejected before its permissions are changed."""

@@ -182,5 +182,5 @@ def test_wrong_files_and_refused_objects(server: Server, keys: tuple[str, str], 
     refused = run(keys[1], "import", out, expect=1).stderr
     assert "segments/other was refused; 1 of 2 files were imported" in refused and "filters[0]" in refused
     (out / "segments/other.json").write_text('{"name": "x", "filters": []}')
-    assert "create  segments/other\n2 files: 1 imported" in run(keys[1], "import", out).stdout
+    assert "create  segments/other\nfiles: 2; 1 imported" in run(keys[1], "import", out).stdout
     assert len(api.all("/lists")) == before + 1

@@ -107,7 +107,10 @@ def remove_restores(restores: list[Path]) -> None:
 def require_not_following(directory: Path) -> None:
     """Raise StandbyFailed if a data directory follows another machine, whose data the service must not change."""
     if load_source(directory) is not None:
-        raise StandbyFailed(f"{directory} follows another machine: campanero promote makes it the one that sends")
+        raise StandbyFailed(
+            f"{directory} follows another machine: campanero promote makes it the one that sends, and campanero doctor "
+            "says how far it is behind"
+        )
 
 
 def iterate_next_restore(directory: Path) -> Iterator[Path]:
