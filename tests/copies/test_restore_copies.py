@@ -101,6 +101,20 @@ def test_a_key_without_a_signer(home: CopyHome, tmp_path: Path) -> None:
     assert command(*words).returncode == 0
 
 
+def test_a_directory_with_another_key(home: CopyHome, recovery_file: Path, tmp_path: Path) -> None:
+    """The empty installation of a service that was started too early is named, with the way out."""
+    home.create_copy()
+    new = tmp_path / "new"
+    new.mkdir(mode=0o700)
+    (new / "secret.key").write_text("ab" * 32 + "\n")
+    words = ["restore", home.settings.store, "--at", "latest", "--identity", str(recovery_file), "--data", str(new)]
+    failed = command(*words)
+    assert failed.returncode == 1 and "is the key of another installation" in failed.stderr
+    assert "or restore into an empty directory: the backup contains its secret.key" in failed.stderr
+    (new / "secret.key").unlink()
+    assert command(*words).returncode == 0
+
+
 def test_usage_errors(home: CopyHome, tmp_path: Path) -> None:
     """Options that do not fit together are rejected."""
     data = ["--data", str(home.directory)]

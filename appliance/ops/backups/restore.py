@@ -298,8 +298,10 @@ def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
     crypto.load_key(directory if has_key else staging)
     if crypto.key_fingerprint() != manifest.key:
         description = key_path if has_key else f"the {KEY} in the backup"
+        is_replaceable = has_key and backup_key_path.exists()
+        advice = f", or restore into an empty directory: the backup contains its {KEY}" if is_replaceable else ""
         raise RestoreFailed(
-            f"{description} is the key of another installation: put the one that belongs to this backup there"
+            f"{description} is the key of another installation: put the one that belongs to this backup there{advice}"
         )
 
 
