@@ -1,4 +1,4 @@
-/* Dialogs, toasts, copying, and the warning before unsaved changes are left. Pages work without them. */
+/* Dialogs, toasts, copying and the warning about unsaved changes. Pages work without them. */
 (() => {
   "use strict";
   const $ = (selector, root = document) => root.querySelector(selector);
@@ -9,7 +9,7 @@
   window.t = (text, values = {}) => (texts[text] || text).replace(/%\((\w+)\)s|%%/g, (all, name) => (name ? values[name] : "%"));
   html.classList.add("js");
 
-  // Buttons may name a dialog with commandfor; browsers that do not know the attribute get the same here.
+  // The attribute commandfor, for browsers without it.
   if (!("commandForElement" in HTMLButtonElement.prototype)) {
     document.addEventListener("click", (event) => {
       const button = event.target.closest?.("button[commandfor]");
@@ -23,7 +23,7 @@
     if (event.target instanceof HTMLDialogElement && event.target.open) event.target.close();
   });
 
-  // A file that is let go beside the place for it would be opened instead of the page, and with it all that was typed.
+  // A file dropped beside its field would be opened instead of the page, and what was typed would be lost.
   for (const name of ["dragover", "drop"]) addEventListener(name, (event) => {
     if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files") || event.target.closest?.("input[type=file]")) return;
     event.preventDefault();
@@ -38,13 +38,13 @@
     if (!button) return;
     const at = button.getBoundingClientRect(), high = at.bottom < innerHeight / 2, left = at.left < innerWidth / 2;
     menu.style.inset = [
-      high ? at.bottom : "auto", left ? "auto" : document.documentElement.clientWidth - at.right,
+      high ? at.bottom : "auto", left ? "auto" : html.clientWidth - at.right,
       high ? "auto" : innerHeight - at.top, left ? at.left : "auto",
     ].map((side) => (side === "auto" ? side : `${Math.max(8, side)}px`)).join(" ");
   }, true);
 
   // Toasts leave after five seconds (fifteen with an action) unless a hand or the keyboard rests on them.
-  // They stand where they cover nothing to press: below, in a corner, or above; on a long page at least no button.
+  // They stand where they cover nothing to press: below, in a corner, or above; or at least no button.
   const placeToast = (toast) => {
     const isBelow = (selector) => {
       const { left, right, top, bottom } = toast.getBoundingClientRect();
@@ -61,8 +61,7 @@
     }
     toast.dataset.spot = "below";
   };
-  addEventListener("resize", () => $(".toast") && placeToast($(".toast")));
-  document.addEventListener("scrollend", () => $(".toast") && placeToast($(".toast")));
+  for (const name of ["resize", "scrollend"]) addEventListener(name, () => $(".toast") && placeToast($(".toast")));
   const watchToast = (toast) => {
     if (!toast) return;
     placeToast(toast);
