@@ -243,6 +243,15 @@ def _after_sql(sql: str) -> Callable[[Path], None]:
     return change
 
 
+def _with_a_hidden_trigger(path: Path) -> None:
+    """Store a trigger with a type in capitals, which SQLite accepts."""
+    _after_sql("CREATE TRIGGER go AFTER UPDATE ON account BEGIN UPDATE account SET sending_stopped = 0; END")(path)
+    connection = apsw.Connection(str(path))
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    connection.execute("PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = 'TRIGGER' WHERE name = 'go'")
+    connection.close()
+
+
 def _cut_in_half(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
@@ -267,10 +276,10 @@ def _of_another_program(path: Path) -> None:
         _after_sql("UPDATE installation SET key_fingerprint = '0123456789abcdef'"),
         _after_sql("CREATE TRIGGER go AFTER UPDATE ON account BEGIN UPDATE account SET sending_stopped = 0; END"),
         _after_sql("CREATE VIEW people AS SELECT 1"), _after_sql("DROP TABLE suppression"),
-        _after_sql("ALTER TABLE contact DROP COLUMN source"),
+        _after_sql("ALTER TABLE contact DROP COLUMN source"), _with_a_hidden_trigger,
     ],
     ids=["empty", "text", "half", "damaged", "foreign", "schema", "marked", "key", "trigger", "view", "table",
-         "column"],
+         "column", "hidden trigger"],
 )  # fmt: skip
 def test_a_backup_with_an_invalid_database_is_rejected(
     change: Callable[[Path], None], backup: tuple[Server, dict[str, bytes]], fresh_server: FreshServer, tmp_path: Path

@@ -15,9 +15,12 @@ from os import kill
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
+
+from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
 from appliance.ops import stores
-from appliance.ops.backups import replay
+from appliance.ops.backups import foreign_schema, replay
 from appliance.ops.fencing import mirror
 from appliance.ops.fencing import record as records
 from appliance.ops.fencing.record import LeaseRecord
@@ -34,6 +37,7 @@ from appliance.storage.journal import JournalLine
 _QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
 _MAX_ARRIVAL_SECONDS = 60.0
 _END_SECONDS = 20.0
+_BUSY_MS = 5_000
 _MAX_FAULTS = 3
 _MAX_ATTEMPTS = 50
 # Refusals of this time before the last heartbeat are replayed too: the journal is copied apart from the database.
@@ -73,14 +77,40 @@ def take_back(directory: Path, report: Report) -> int:
 
 
 def _require_usable_copy(directory: Path) -> None:
-    """Raise StandbyFailed unless there is a whole copy of the key of this directory, before anything is changed."""
+    """Raise StandbyFailed unless there is a whole copy of the key of this directory, before anything is changed.
+
+    The other machine goes on sending if the copy has foreign triggers or views.
+    """
     database = place.find_database(directory)
     if database is None:
         raise StandbyFailed("the copy of the database is not complete yet: wait until campanero follow says ready")
     try:
         migrations.check_key(directory, migrations.inspect_database(database))
-    except migrations.UnusableDatabase as error:
+        handle = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            handle.set_busy_timeout(_BUSY_MS)
+            _reject_objects(foreign_schema.find_foreign_objects(handle, with_indexes=True))
+        finally:
+            handle.close()
+    except (migrations.UnusableDatabase, apsw.Error) as error:
         raise StandbyFailed(f"the copy cannot be used: {error}") from None
+
+
+def _reject_objects(names: list[str]) -> None:
+    """Raise StandbyFailed for triggers or views that are not ours, which a writer of the replica may have added."""
+    if names:
+        raise StandbyFailed(
+            f"the copy cannot be used: it has triggers or views that are not ours: {', '.join(names[:3])}"
+        )
+
+
+def _require_own_schema() -> None:
+    """Migrate the open copy. Raises StandbyFailed for foreign triggers and views, or if it lacks tables or columns."""
+    query_plan.drop_indexes()  # the service creates them and their triggers again
+    _reject_objects(foreign_schema.find_foreign_objects(sql.connection()))
+    migrations.migrate()
+    if missing := foreign_schema.find_missing_columns():
+        raise StandbyFailed(f"the copy cannot be used: it lacks {', '.join(missing[:5])}")
 
 
 def _take_lease(directory: Path, source: Source, report: Report) -> None:
@@ -186,7 +216,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
         migrations.check_key(directory, migrations.inspect_database(database))
         open_database(database)
         journal.open_journal(directory)
-        migrations.migrate()
+        _require_own_schema()
         report("checking the database")
         if damage := sql.integrity_check(_MAX_FAULTS):
             raise StandbyFailed(

@@ -1,0 +1,68 @@
+"""The promotion of a copy that somebody with access to the replica has changed: it is not encrypted or signed."""
+
+import shutil
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.conftest import FreshServer
+from tests.kit.server import Server
+
+TRIGGER = "CREATE TRIGGER go AFTER UPDATE ON account BEGIN UPDATE account SET sending_stopped = 0; END"
+# SQLite reads the types of its schema in any case.
+IN_CAPITALS = "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = upper(type) WHERE name = 'go'"
+
+
+def _follow(fresh_server: FreshServer, tmp_path: Path, sql: str) -> Server:
+    """Return a machine with the copy of another one, after it was changed by SQL."""
+    first = fresh_server()
+    first.stop()
+    second = fresh_server(
+        env={"CAMPANERO_LEASE__STORE": tmp_path.as_uri(), "CAMPANERO_LEASE__SECONDS": "6"}, start=False, set_up=False
+    )
+    restore = second.data / "standby" / "1"
+    restore.mkdir(mode=0o700, parents=True)
+    second.data.chmod(0o700)
+    shutil.copy(first.data / "secret.key", second.data)
+    shutil.copy(first.data / "campanero.db", restore)
+    (restore / "campanero.db-txid").write_text("0000000000000001")
+    (second.data / "standby" / "source.json").write_text('{"source": "file:///replica"}')
+    connection = apsw.Connection(str(restore / "campanero.db"))
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    connection.execute(sql)
+    connection.close()
+    return second
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        (TRIGGER, "triggers or views that are not ours: go"),
+        (f"{TRIGGER}; {IN_CAPITALS}", "triggers or views that are not ours: go"),
+        ("CREATE VIEW go AS SELECT 1", "triggers or views that are not ours: go"),
+    ],
+    ids=["trigger", "trigger in capitals", "view"],
+)
+def test_a_copy_with_foreign_objects_is_not_promoted(
+    sql: str, words: str, fresh_server: FreshServer, tmp_path: Path
+) -> None:
+    """It is refused before the lease is taken, so the other machine goes on sending (docs/threats.md#t46)."""
+    second = _follow(fresh_server, tmp_path, sql)
+    assert words in second.cli("promote", expect=1).stderr
+    assert not (tmp_path / "lease.json").exists()
+    assert not (second.data / "campanero.db").exists()
+
+
+def test_a_copy_without_a_column_is_not_promoted(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A copy with another schema than its version has is refused."""
+    second = _follow(fresh_server, tmp_path, "ALTER TABLE contact DROP COLUMN source")
+    assert "it lacks contact.source" in second.cli("promote", expect=1).stderr
+    assert not (second.data / "campanero.db").exists()
+
+
+def test_an_unchanged_copy_is_promoted(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A copy as Litestream restores it is promoted, and the service starts with it."""
+    second = _follow(fresh_server, tmp_path, "SELECT 1")
+    assert "Promoted, epoch 1" in second.cli("promote").stdout
+    second.start()
