@@ -166,9 +166,7 @@ class _Account:
         if extension is None:
             return match[0]
         name = f"{match[1]}.{extension}"
-        path = self.directory.path / PICTURES / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(response.content)
+        files.write_file(self.directory.path / PICTURES / name, response.content)
         self.directory.pictures[f"{PICTURES}/{name}"] = match[0]
         return f"campanero-picture:{name}"
 
@@ -205,8 +203,8 @@ class _Account:
                 name = f"{PICTURES}/{picture}"
                 if name in self.directory.pictures:
                     continue
-                with (self.directory.path / name).open("rb") as file:
-                    upload = self._connection.request("POST", "/uploads", files={"file": (picture, file)}).json()
+                content = files.read_file(self.directory.path / name)
+                upload = self._connection.request("POST", "/uploads", files={"file": (picture, content)}).json()
                 self.directory.pictures[name] = upload["url"]
                 self.directory.save_state()
 

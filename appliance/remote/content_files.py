@@ -7,9 +7,12 @@ each account. A reference to another object is `{"$ref": "lists/news"}`, and the
 """
 
 import json
+import os
 import re
+import stat
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +62,11 @@ KINDS = (
     Kind("flows", ("name", "goal", "trigger", "steps", "data")),
 )  # fmt: skip
 KINDS_BY_NAME = {kind.name: kind for kind in KINDS}
+# The files that the state may name. A directory may come from others, and files beyond it are neither read nor changed.
+_STATE_NAME = re.compile(
+    rf"(?:{'|'.join(KINDS_BY_NAME)})/[a-z0-9][a-z0-9-]{{0,79}}(?:{_STEPS})?|"
+    rf"{PICTURES}/[A-Za-z0-9_-]{{1,80}}\.(?:png|jpg|gif|webp)"
+)
 
 
 class Directory:
@@ -69,8 +77,13 @@ class Directory:
 
     def __init__(self, path: Path, account: str) -> None:
         self.path, self._account = path, account
+        for folder in (*KINDS_BY_NAME, PICTURES):
+            if (path / folder).is_symlink():
+                raise UsageError(f"{path / folder} is a link: replace it with a directory")
         self._state = self._read_state()
         ids = self._state["accounts"].get(account, {})
+        if not isinstance(ids, dict) or not all(map(_STATE_NAME.fullmatch, ids)):
+            raise UsageError(f"{self.path / STATE_FILE} is damaged")
         self.ids: dict[str, int] = {name: number for name, number in ids.items() if isinstance(number, int)}
         # The address of each picture, and the ids of the steps of each flow by their ids in its file.
         self.pictures: dict[str, str] = {name: value for name, value in ids.items() if isinstance(value, str)}
@@ -122,7 +135,7 @@ class Directory:
             faults += [
                 f"{name}: the picture {picture} does not exist"
                 for picture in find_pictures(value)
-                if not _PICTURE_NAME.match(picture) or not (self.path / PICTURES / picture).is_file()
+                if not _PICTURE_NAME.match(picture) or not _is_own_file(self.path / PICTURES / picture)
             ]
         if faults:
             raise UsageError("\n".join(["the files cannot be imported:", *faults]))
@@ -148,25 +161,46 @@ def slugify(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_MAX_SLUG_CHARACTERS].strip("-")
 
 
+def _is_own_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file. Raises OSError, or UsageError for a link, a device or a file that is too large."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UsageError(f"{path}: not a regular file")
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise UsageError(f"{path}: larger than {MAX_FILE_BYTES // 1024**2} MiB")
+    return content
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file in one rename. A link in its place is replaced, and not followed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    with part.open("xb") as file:
+        file.write(content)
+    part.replace(path)
+
+
 def read_json(path: Path) -> Any:
     """Return the JSON of a file. Raises UsageError."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise UsageError(f"{path}: larger than {MAX_FILE_BYTES // 1024**2} MiB")
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_file(path).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def write_json(path: Path, value: Any) -> bool:
     """Write a value as JSON that version control compares well, and return whether the file changed."""
-    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-    if path.exists() and path.read_text(encoding="utf-8", errors="replace") == text:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    content = (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
+    with suppress(OSError, UsageError):
+        if read_file(path) == content:
+            return False
+    write_file(path, content)
     return True
 
 

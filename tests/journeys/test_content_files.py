@@ -184,3 +184,37 @@ def test_wrong_files_and_refused_objects(server: Server, keys: tuple[str, str], 
     (out / "segments/other.json").write_text('{"name": "x", "filters": []}')
     assert "create  segments/other\nfiles: 2; 1 imported" in run(keys[1], "import", out).stdout
     assert len(api.all("/lists")) == before + 1
+
+
+def test_a_directory_of_others_reaches_no_other_files(
+    server: Server, keys: tuple[str, str], run: Run, tmp_path: Path
+) -> None:
+    """Neither the names in the state nor links lead out of a directory, such as a clone of somebody's repository."""
+    out, victim = tmp_path / "content", tmp_path / "victim.json"
+    api = server.client(keys[1])
+    api.post("/lists", {"name": "Of others"}).expect(201)
+    run(keys[1], "export", out)
+    state = json.loads((out / ".campanero.json").read_text())
+    account = next(iter(state["accounts"]))
+    name = next(path.stem for path in (out / "lists").glob("*.json"))
+    victim.write_text("{}")
+    for wrong in (str(victim.with_suffix("")), "lists/../../victim"):
+        changed = {"format": 1, "accounts": {account: state["accounts"][account] | {wrong: 999}}}
+        (out / ".campanero.json").write_text(json.dumps(changed))
+        assert "is damaged" in run(keys[1], "export", out, expect=2).stderr
+        assert victim.read_text() == "{}"
+    (out / ".campanero.json").write_text(json.dumps(state))
+
+    part, file = out / f"lists/.{name}.json.part", out / f"lists/{name}.json"
+    file.unlink()
+    part.symlink_to(victim)
+    run(keys[1], "export", out)
+    assert victim.read_text() == "{}" and file.is_file()
+    for target in ("/dev/zero", str(victim)):
+        file.unlink()
+        file.symlink_to(target)
+        assert f"{name}.json" in run(keys[1], "import", out, "--dry-run", expect=2).stderr
+    file.unlink()
+    (out / "lists").rename(tmp_path / "elsewhere")
+    (out / "lists").symlink_to(tmp_path / "elsewhere")
+    assert "lists is a link" in run(keys[1], "export", out, expect=2).stderr
