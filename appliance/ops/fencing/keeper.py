@@ -3,6 +3,8 @@
 | The lease object                                    | What this process does                                       |
 |-----------------------------------------------------|--------------------------------------------------------------|
 | is missing                                          | creates it; if it once held the lease, only after waiting    |
+| is of this machine, and of an epoch before one that | sends nothing: it was taken from this machine, and somebody  |
+| another machine has held, or is missing since       | has put the object of before in its place                    |
 | is of this machine, and released                    | takes it                                                     |
 | is of this machine, and of another process          | takes it once nobody has renewed it for its duration         |
 | is of another machine, of a lower epoch             | takes it back, and waits for its duration before it sends    |
@@ -37,6 +39,7 @@ _MARGIN_SECONDS = 2.0
 KEPT_SECONDS = 900
 _STARTING = "this machine has not taken the lease yet"
 _WAITING = "waiting until the lease of a process that ended without giving it back is over"
+_SUPERSEDED = "another machine has taken the lease, so this one sends nothing; to send from here: campanero promote"
 _FENCED = "another machine, %s, holds the lease, so this one sends nothing; to send from here: campanero promote"
 
 
@@ -122,13 +125,20 @@ class LeaseKeeper:
             return self._write(record, fetched.etag)
         self._mine = None
         if record.node == self._node.node:
-            return self._take(fetched)
+            return send_lease.lose(_SUPERSEDED) if self._is_superseded(record.epoch) else self._take(fetched)
         self._watched = None
+        if record.epoch > max(self._node.epoch, self._node.seen_epoch):
+            self._node.seen_epoch = record.epoch
+            records.save_node(self._directory, self._node)
         send_lease.lose(_FENCED % (record.host or record.node))
         if record.epoch < self._node.epoch:
             # The store has lost the lease of this machine, and another one has begun with its old epoch.
             records.put_lease(self._store, self._claim(record), fetched.etag)
         return None
+
+    def _is_superseded(self, epoch: int) -> bool:
+        """Return whether another machine has held the lease in a later epoch than this one and `epoch`."""
+        return self._node.seen_epoch > max(self._node.epoch, epoch)
 
     def _claim(self, record: LeaseRecord) -> LeaseRecord:
         """Return a lease that this machine may take once nobody can hold the former one any more."""
@@ -142,6 +152,8 @@ class LeaseKeeper:
         """
         if self._mine is not None and send_lease.is_held():
             return self._write(self._mine.record, None)
+        if self._is_superseded(0):
+            return send_lease.lose(_SUPERSEDED)
         if self._node.epoch and not self._has_watched(None, self._seconds):
             return send_lease.lose(_WAITING)
         return self._write(records.make_first(self._node, self._seconds), None)

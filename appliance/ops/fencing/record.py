@@ -2,8 +2,14 @@
 
 Durations are measured by each machine itself, and the epoch says who took the lease last, so that wrong clocks do not
 matter. Times in the object are only shown, or compared with other times of the same machine.
+
+The object is signed with the installation's key, which both machines have: whoever else may write to the store could
+otherwise empty `blocks`, so that a promotion would hold nothing, and messages would be sent twice. Such a writer can
+still delete the object or put an earlier one in its place.
 """
 
+import hashlib
+import hmac
 import os
 import socket
 from collections.abc import Iterable
@@ -20,6 +26,7 @@ from appliance.ops.stores.base import Store, StoreError
 KEY = "lease.json"
 NODE_FILE = "node.json"
 FORMAT = 1
+_LABEL = "lease"
 # More ranges of blocks than this are merged at their smallest gaps: more messages are held then, never fewer.
 MAX_RANGES = 2_000
 
@@ -46,13 +53,18 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     # Ranges [first, last] of blocks of message ids that may have left (`send_lease.BLOCK_IDS`).
     blocks: Annotated[list[tuple[_Number, _Number]], Meta(max_length=MAX_RANGES)]
     kept_seconds: _Number  # a block stays at least this long after a message of it was last read
+    signature: Annotated[str, Meta(max_length=64)] = ""  # hexadecimal HMAC-SHA256 of all other fields
 
 
 class Node(msgspec.Struct):
-    """The identity of this machine, and the highest epoch in which it held the lease; 0 if it never did."""
+    """The identity of this machine, and the highest epoch in which it held the lease; 0 if it never did.
+
+    `seen_epoch` is the highest epoch in which another machine held it.
+    """
 
     node: _Name
     epoch: _Number = 0
+    seen_epoch: _Number = 0
 
 
 class FetchedLease(NamedTuple):
@@ -74,12 +86,23 @@ def fetch_lease(store: Store) -> FetchedLease | None:
         raise DamagedLease(f"{store.url}/{KEY} is not a lease: {error}") from None
     if record.format != FORMAT:
         raise DamagedLease(f"{store.url}/{KEY} has format {record.format}: use the same version on both machines")
+    if not hmac.compare_digest(_sign(record), record.signature.encode()):
+        raise DamagedLease(f"{store.url}/{KEY} was changed in the store, or belongs to another key")
     return FetchedLease(record, etag)
+
+
+def _sign(record: LeaseRecord) -> bytes:
+    """Return the signature of a record. Raises DamagedLease if the installation's key is not loaded."""
+    if not crypto.loaded_key():
+        raise DamagedLease(f"{KEY} cannot be checked without {crypto.KEY_FILE}")
+    content = msgspec.json.encode(structs.replace(record, signature=""))
+    return hmac.new(crypto.derive_key(_LABEL), content, hashlib.sha256).hexdigest().encode()
 
 
 def put_lease(store: Store, record: LeaseRecord, etag: str | None) -> str:
     """Replace the lease object with this etag, and return the new etag. Raises Conflict and other StoreErrors."""
-    return store.put_if(KEY, msgspec.json.format(msgspec.json.encode(record), indent=1), etag)
+    signed = structs.replace(record, signature=_sign(record).decode())
+    return store.put_if(KEY, msgspec.json.format(msgspec.json.encode(signed), indent=1), etag)
 
 
 def get_host() -> str:

@@ -66,9 +66,11 @@ def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
     """
     require_write_transaction()
     queue.settle_log()
+    # A lease that ended before the copy is not the last one: its store has an earlier object by now, or had failed.
     is_exact = (
-        lease is not None and heartbeat_ms is not None and lease.renewed_at - heartbeat_ms < lease.kept_seconds * 1000
-    )
+        lease is not None and heartbeat_ms is not None
+        and heartbeat_ms - 2 * lease.seconds * 1000 < lease.renewed_at < heartbeat_ms + lease.kept_seconds * 1000
+    )  # fmt: skip
     until = lease.renewed_at + lease.seconds * 1000 if lease is not None else clock.now_ms()
     until = max(until, clock.now_ms()) if not is_exact else until
     ranges = lease.blocks if lease is not None else []

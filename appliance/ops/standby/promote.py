@@ -72,6 +72,7 @@ def take_back(directory: Path, report: Report) -> int:
 
     For a machine whose service is stopped: the person says that the other one has no newer data that counts.
     """
+    crypto.load_key(directory)
     _claim(directory, lambda former: None, report)
     return records.load_node(directory).epoch
 
@@ -138,9 +139,11 @@ def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], repo
             store.close()
     except StoreError as error:
         raise StandbyFailed(f"the lease cannot be taken: {error}") from None
-    if former is not None and not (former.is_released and former.holder):
-        report(f"waiting {former.seconds} s, until the former machine has stopped in any case")
-        time.sleep(former.seconds)
+    if former is None or not (former.is_released and former.holder):
+        # If the lease is missing, the store may have lost that of a machine that sends.
+        seconds = former.seconds if former is not None else settings.lease.seconds
+        report(f"waiting {seconds} s, until the former machine has stopped in any case")
+        time.sleep(seconds)
 
 
 def _write_claim(
@@ -158,7 +161,8 @@ def _write_claim(
             report("the lease was taken before")
             return former
         remember(former)
-        node.epoch = max(node.epoch, (former.epoch if former is not None else 0) + 1)
+        # The object may be missing, or an earlier one than this machine has seen.
+        node.epoch = max(node.epoch, max(former.epoch if former is not None else 0, node.seen_epoch) + 1)
         records.save_node(directory, node)
         claim = records.claim(former or records.make_first(node, seconds), node, seconds)
         try:
