@@ -6,7 +6,7 @@ the store learns only their number and sizes. A copy of the whole data (`[copies
 can only be read with a private key that this machine does not have.
 
 A file is stored in pieces, each an object `files/NAME`, whose name is a keyed hash of what it contains. A piece never
-changes: a file that grows, as the journal does, gets another last piece.
+changes: a file that grows, as the journal does, gets another last piece, and a compacted journal gets other pieces.
 """
 
 import hashlib
@@ -36,6 +36,7 @@ _PIECE_BYTES = 4 << 20
 _INTERVAL_SECONDS = 2.0
 _LABEL = "standby file"
 _MAX_HEADER_BYTES = 2_000
+_MAX_SEALED_BYTES = _PIECE_BYTES + _MAX_HEADER_BYTES + 1_000
 _PATH = rf"^({re.escape(JOURNAL)}|({'|'.join(FOLDERS)})(/(?!\.)[A-Za-z0-9._-]{{1,200}}){{1,8}})\Z"
 
 
@@ -76,7 +77,7 @@ class Mirror:
             error_text = ""
             try:
                 if send_lease.is_held():  # else another machine stores its own files
-                    self._copy()
+                    self.copy()
             except (StoreError, OSError) as error:
                 error_text = str(error)
             except Exception:
@@ -86,7 +87,8 @@ class Mirror:
                 log.warning("lease: files are %s", f"not copied: {error_text}" if error_text else "copied again")
         self._store.close()
 
-    def _copy(self) -> None:
+    def copy(self) -> None:
+        """Store the pieces that the store lacks, and delete those that are gone. Raises StoreError and OSError."""
         if self._stored is None:
             self._stored = {info.key for info in self._store.list(PREFIX)}
         pieces = dict(list_pieces(self._directory))
@@ -121,13 +123,20 @@ def list_pieces(directory: Path) -> Iterator[tuple[str, _Piece]]:
         except FileNotFoundError:
             continue
         name = path.relative_to(directory).as_posix()
-        # The journal only grows, so a piece of it that is full never changes.
-        version = "" if name == JOURNAL else f"{status.st_size} {status.st_mtime_ns}"
+        # Until it is compacted, the journal only grows, so a piece of it that is full does not change.
+        version = _read_journal_id(path) if name == JOURNAL else f"{status.st_size} {status.st_mtime_ns}"
         for offset in range(0, status.st_size, _PIECE_BYTES):
             size = min(_PIECE_BYTES, status.st_size - offset)
             identity = f"{name}\0{offset}\0{size}\0{version}".encode()
             digest = hmac.digest(crypto.derive_key("standby file names"), identity, "sha256").hex()[:40]
             yield PREFIX + digest, _Piece(path, _Header(name, offset), size)
+
+
+def _read_journal_id(path: Path) -> str:
+    """Return the id in the first line of the journal, which a compaction changes."""
+    with path.open("rb") as file:
+        header = journal.read_header(file)
+    return header.line.journal if header is not None else ""
 
 
 def _list_files(directory: Path) -> Iterator[Path]:
@@ -149,29 +158,63 @@ def _seal(key: str, header: _Header, content: bytes) -> bytes:
     return crypto.seal(crypto.derive_key(_LABEL), key, msgspec.json.encode(header) + b"\n" + content)
 
 
+class _Fetched(NamedTuple):
+    """A piece that was fetched: its file, and where it ends in that file."""
+
+    path: str
+    end: int
+
+
 class MirrorReader:
     """Fetches new pieces into a folder, and deletes the files that have no piece any more."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
-        self._paths: dict[str, str] = {}  # of the pieces that were fetched
+        self._fetched: dict[str, _Fetched] = {}
 
     def fetch(self) -> int:
-        """Fetch what is new, and return the number of pieces there are. Raises StoreError and OSError."""
-        keys = {info.key for info in self._store.list(PREFIX)}
-        for key in keys - self._paths.keys():
-            with self._store.open(key) as stream:
-                sealed = stream.read(2 * _PIECE_BYTES)
-                while more := stream.read(2 * _PIECE_BYTES):
-                    sealed += more
-            self._paths[key] = self._write(key, sealed)
-        gone = {self._paths.pop(key) for key in self._paths.keys() - keys}
-        for path in gone - set(self._paths.values()):
-            (self._folder / path).unlink(missing_ok=True)
-        return len(keys)
+        """Fetch what is new, and return the number of pieces there are. Raises StoreError and OSError.
 
-    def _write(self, key: str, sealed: bytes) -> str:
-        """Write a piece to its place in its file, and return the path. Raises StoreError if it is not ours."""
+        A piece that is not ours does not keep the others from being fetched; then the first StoreError is raised.
+        """
+        infos = {info.key: info for info in self._store.list(PREFIX)}
+        changed, first_error = set[str](), None
+        new = [infos[key] for key in infos.keys() - self._fetched.keys()]
+        # A later piece at the same place of a file replaces an earlier one that is not deleted yet.
+        for info in sorted(new, key=lambda info: (info.modified_ms, info.size)):
+            try:
+                fetched = self._fetched[info.key] = self._write(info.key, self._download(info.key))
+                changed.add(fetched.path)
+            except StoreError as error:
+                first_error = first_error or error
+        changed |= {self._fetched.pop(key).path for key in self._fetched.keys() - infos.keys()}
+        if first_error is not None:
+            raise first_error
+        for path in changed:
+            self._cut(path)
+        return len(infos)
+
+    def _cut(self, path: str) -> None:
+        """Cut a file at the end of its last piece, because a compacted journal is shorter; delete it without pieces."""
+        end = max((fetched.end for fetched in self._fetched.values() if fetched.path == path), default=None)
+        target = self._folder / path
+        if end is None:
+            target.unlink(missing_ok=True)
+        elif target.stat().st_size > end:
+            os.truncate(target, end)
+
+    def _download(self, key: str) -> bytes:
+        """Return the bytes of a piece. Raises StoreError if they are more than a piece can have."""
+        sealed = b""
+        with self._store.open(key) as stream:
+            while chunk := stream.read(_MAX_SEALED_BYTES + 1 - len(sealed)):
+                sealed += chunk
+                if len(sealed) > _MAX_SEALED_BYTES:
+                    raise StoreError(f"{key} is larger than a piece")
+        return sealed
+
+    def _write(self, key: str, sealed: bytes) -> _Fetched:
+        """Write a piece to its place in its file. Raises StoreError if it is not ours."""
         plain = crypto.unseal(crypto.derive_key(_LABEL), key, sealed)
         if plain is None:
             raise StoreError(f"{key} was changed in the store, or belongs to another key")
@@ -182,7 +225,7 @@ class MirrorReader:
         with os.fdopen(os.open(target, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), "r+b") as file:
             file.seek(header.offset)
             file.write(plain[end + 1 :])
-        return header.path
+        return _Fetched(header.path, header.offset + len(plain) - end - 1)
 
     def close(self) -> None:
         """Close the store."""

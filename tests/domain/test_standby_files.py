@@ -1,0 +1,54 @@
+"""The copies of files beside the database in the store of the lease, to which others may write."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.core import crypto
+from appliance.ops import stores
+from appliance.ops.fencing.mirror import JOURNAL, Mirror, MirrorReader
+from appliance.ops.stores.base import Store, StoreError
+from appliance.settings.copies import Copies
+
+PIECE_BYTES = 4 << 20
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Yield a store in a directory, with a key of the installation for this test."""
+    key = crypto.loaded_key()
+    crypto.use_key(b"k" * 32)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "one").mkdir()
+    yield stores.open_store((tmp_path / "store").as_uri(), Copies())
+    crypto.use_key(key)
+
+
+def test_a_compacted_journal_arrives_whole(store: Store, tmp_path: Path) -> None:
+    """Its full pieces are stored anew, and what was behind its end is cut off."""
+    path, copied = tmp_path / "one" / JOURNAL, tmp_path / "two" / JOURNAL
+    mirror, reader = Mirror(store, tmp_path / "one"), MirrorReader(store, tmp_path / "two")
+    for journal_id, letter, size in (("a", b"x", 2), ("b", b"y", 1), ("c", b"z", 0)):
+        path.write_bytes(b'{"journal":"%s"}\n' % journal_id.encode() + letter * (size * PIECE_BYTES + 1_000))
+        mirror.copy()
+        assert reader.fetch() == size + 1
+        assert copied.read_bytes() == path.read_bytes()
+
+
+def test_a_foreign_object_does_not_stop_the_others(store: Store, tmp_path: Path) -> None:
+    """It is reported, is not read beyond the size of a piece, and the files of this installation are fetched."""
+    path = tmp_path / "one" / JOURNAL
+    path.write_text('{"journal":"a"}\n')
+    Mirror(store, tmp_path / "one").copy()
+    for name in ("0" * 40, "f" * 40):
+        foreign = tmp_path / "store" / "files" / name
+        foreign.touch()
+        os.truncate(foreign, 3 * PIECE_BYTES)
+        os.utime(foreign, (1, 1))
+    reader = MirrorReader(store, tmp_path / "two")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="larger than a piece"):
+            reader.fetch()
+        assert (tmp_path / "two" / JOURNAL).read_bytes() == path.read_bytes()
