@@ -25,6 +25,7 @@ from appliance.storage.transactions import require_write_transaction
 log = logging.getLogger("campanero.updates")
 _CHECK_INTERVAL_MS = clock.DAY_MS
 _MAX_BYTES = 1_000_000
+_MAX_URL_CHARACTERS = 2_000
 _VERSION = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 _ROW = "newest_release"
 
@@ -55,7 +56,7 @@ def check_if_due() -> None:
         release = msgspec.json.decode(response.body, type=_Release) if response.status == 200 else None
     except (safe_http.RequestFailed, msgspec.MsgspecError, UnicodeDecodeError) as error:
         log.info("updates: %s", error)
-    if release is None or _parse(release.tag_name) is None or urlsplit(release.html_url).scheme != "https":
+    if release is None or _parse(release.tag_name) is None or not _is_page(release.html_url):
         log.warning("updates: no version found at updates.url")
         release = None
     transactions.write(_store, release)
@@ -76,6 +77,14 @@ def find_new_version() -> NewVersion | None:
 def _is_due() -> bool:
     row = fetch_one("SELECT updated_at FROM setting WHERE name = ?", (_ROW,))
     return row is None or abs(clock.now_ms() - row[0]) >= _CHECK_INTERVAL_MS
+
+
+def _is_page(url: str) -> bool:
+    """Return whether a text is the https URL of a page; the server of `updates.url` may send anything."""
+    try:
+        return urlsplit(url).scheme == "https" and len(url) <= _MAX_URL_CHARACTERS
+    except ValueError:
+        return False
 
 
 def _parse(version: str) -> tuple[int, ...] | None:

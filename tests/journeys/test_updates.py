@@ -74,12 +74,14 @@ def test_notice_of_a_new_version(fresh_server: FreshServer, releases: Releases, 
     assert "9.1.0 is available, this is 0.1.0" in (_find_notice(server) or "")
     assert "0.1.0" not in json.dumps(releases.requests)
     answers = ({"tag_name": "v9.2.0-rc1", "html_url": "https://forge.example/"}, ["garbage"],
-               {"tag_name": "v9.3.0", "html_url": "javascript:alert(1)"})  # fmt: skip
+               {"tag_name": "v9.3.0", "html_url": "javascript:alert(1)"},
+               {"tag_name": "v9.3.0", "html_url": "https://[forge"})  # fmt: skip
     for answer in answers:
         releases.answer, before = answer, len(releases.requests)
         clock.advance(days=1, minutes=1)
         _wait_until(lambda before=before: len(releases.requests) > before)  # type: ignore[misc]  # bound at once
         assert "9.1.0" in (_find_notice(server) or "")
+    assert "job=updates" not in server.output
     releases.answer = {"tag_name": "0.1.0", "html_url": "https://forge.example/0.1.0"}
     clock.advance(days=1, minutes=1)
     _wait_until(lambda: _find_notice(server) is None)
