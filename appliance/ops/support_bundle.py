@@ -9,6 +9,7 @@ import io
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tarfile
@@ -46,6 +47,8 @@ _README = """This is a support bundle of Campanero {version}, written at {time}.
 It contains no contacts, no texts of messages, no passwords and no keys. It does contain host names and sending domains.
 Everything is plain text: read it before you pass it on.
 """
+# The query of a URL, such as that of an SMS gateway or of releases, which may have a token.
+_QUERY = re.compile(r"(\bhttps?://[^\s\"'<>?]{1,2000})\?[^\s\"'<>]+")
 _PRAGMAS = ("user_version", "page_size", "page_count", "freelist_count", "journal_mode", "synchronous", "auto_vacuum")
 
 
@@ -119,7 +122,7 @@ def _collect(collect: Callable[[], str]) -> str:
 
 
 def _redact_lines(text: str) -> str:
-    return "".join(logs.redact(line) for line in text.splitlines(keepends=True))
+    return "".join(_QUERY.sub(r"\1?…", logs.redact(line)) for line in text.splitlines(keepends=True))
 
 
 def _to_json(value: Any) -> str:
