@@ -105,10 +105,14 @@ def list_wanted() -> set[int]:
 
 
 def list_used(seconds: float) -> set[int]:
-    """Return the blocks of which a message was read in the last `seconds`, reserved or not, and forget the others."""
+    """Return the blocks of which a message was read in the last `seconds`, reserved or not, and forget the others.
+
+    The others are not reserved from now on: the store is about to forget them, too.
+    """
     since = now() - seconds
     with _state.lock:
         _state.touched = {block: at for block, at in _state.touched.items() if at >= since}
+        _state.blocks &= _state.touched.keys()
         return set(_state.touched)
 
 

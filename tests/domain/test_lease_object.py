@@ -1,5 +1,6 @@
 """The lease object in a store that others write to: it is signed, and an earlier one gives nobody the lease back."""
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -79,4 +80,25 @@ def test_a_machine_that_lost_the_lease_does_not_take_it_again(is_missing: bool, 
         assert "another machine has taken the lease" in (send_lease.find_blocker() or "")
     finally:
         keeper.stop()
+        send_lease.disregard()
+
+
+def test_a_forgotten_block_is_reserved_again() -> None:
+    """A message that is read while the lease without its block is on its way waits for the next one."""
+    wakes = []
+
+    def wake() -> None:
+        wakes.append(send_lease.list_wanted())
+        send_lease.extend(send_lease.now() + 60, send_lease.list_wanted())
+
+    send_lease.require("not yet", wake)
+    try:
+        send_lease.touch([7])
+        send_lease.extend(send_lease.now() + 60, [7])
+        message_id = 7 * send_lease.BLOCK_IDS
+        assert asyncio.run(send_lease.reserve([message_id])) and wakes == []
+        time.sleep(0.02)
+        assert send_lease.list_used(0.01) == set()  # what a renewal writes into the lease
+        assert asyncio.run(send_lease.reserve([message_id])) and wakes == [{7}]
+    finally:
         send_lease.disregard()
