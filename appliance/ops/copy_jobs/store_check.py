@@ -1,9 +1,11 @@
 """The test of a store before its settings are saved: a small object is written, read and deleted."""
 
+import asyncio
 import hashlib
 import io
 import secrets
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 
 from appliance.ops.stores import open_store
 from appliance.ops.stores.base import (
@@ -19,6 +21,9 @@ from appliance.ops.stores.base import (
 from appliance.settings.copies import Copies
 
 _PREFIX = "test"
+# A server that accepts a connection and sends nothing holds a test for longer than anybody waits for its result.
+_MAX_RUNNING = 3
+_running = threading.BoundedSemaphore(_MAX_RUNNING)
 _CODES: tuple[tuple[type[StoreError], str], ...] = (
     (Unreachable, "unreachable"), (Refused, "refused"), (StoreFull, "store_full"), (Missing, "missing"),
     (Damaged, "damaged"), (Conflict, "conflict"), (NotSupported, "not_supported"),
@@ -36,6 +41,39 @@ def check_store(copies: Copies) -> None:
                     raise Damaged("the store returned another content than it was given")
         finally:
             store.delete(key)
+
+
+async def check_in_thread(copies: Copies) -> None:
+    """Run `check_store` on a thread of its own, so that a test that hangs takes no thread from other requests.
+
+    If this is cancelled, the test goes on. Raises StoreError, also if `_MAX_RUNNING` tests have not ended yet.
+    """
+    if not _running.acquire(blocking=False):
+        raise Unreachable("earlier tests of a store have not ended yet")
+    loop = asyncio.get_running_loop()
+    result = loop.create_future()
+
+    def finish(error: Exception | None) -> None:
+        if result.done():
+            return  # Nobody waits any more.
+        if error is None:
+            result.set_result(None)
+        else:
+            result.set_exception(error)
+
+    def run() -> None:
+        failure: Exception | None = None
+        try:
+            check_store(copies)
+        except Exception as error:
+            failure = error
+        finally:
+            _running.release()
+        with suppress(RuntimeError):  # The service has ended.
+            loop.call_soon_threadsafe(finish, failure)
+
+    threading.Thread(target=run, name="store-test", daemon=True).start()
+    await result
 
 
 def name_error(error: StoreError) -> str:
