@@ -13,6 +13,7 @@ from appliance.ops import stores
 from appliance.ops.fencing import record as records
 from appliance.ops.fencing.keeper import LeaseKeeper
 from appliance.ops.fencing.record import DamagedLease, Node
+from appliance.ops.standby import holding
 from appliance.ops.stores.base import Store
 from appliance.settings.copies import Copies
 from appliance.storage import send_lease
@@ -102,3 +103,14 @@ def test_a_forgotten_block_is_reserved_again() -> None:
         assert asyncio.run(send_lease.reserve([message_id])) and wakes == [{7}]
     finally:
         send_lease.disregard()
+
+
+@pytest.mark.parametrize(
+    ("behind_seconds", "is_exact"), [(-100, False), (-20, True), (0, True), (800, True), (900, False)]
+)
+def test_an_earlier_lease_does_not_say_what_has_left(behind_seconds: int, is_exact: bool) -> None:
+    """A promotion with a lease from before the copy, or from long after it, holds all due messages."""
+    copied_at = 1_000_000_000
+    record = records.make_first(Node("one"), 30)
+    lease = records.renew(record, renewed_at=copied_at + behind_seconds * 1000, kept_seconds=900)
+    assert holding.has_all_blocks(lease, copied_at) is is_exact

@@ -66,11 +66,7 @@ def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
     """
     require_write_transaction()
     queue.settle_log()
-    # A lease that ended before the copy is not the last one: its store has an earlier object by now, or had failed.
-    is_exact = (
-        lease is not None and heartbeat_ms is not None
-        and heartbeat_ms - 2 * lease.seconds * 1000 < lease.renewed_at < heartbeat_ms + lease.kept_seconds * 1000
-    )  # fmt: skip
+    is_exact = lease is not None and heartbeat_ms is not None and has_all_blocks(lease, heartbeat_ms)
     until = lease.renewed_at + lease.seconds * 1000 if lease is not None else clock.now_ms()
     until = max(until, clock.now_ms()) if not is_exact else until
     ranges = lease.blocks if lease is not None else []
@@ -81,6 +77,16 @@ def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
     flows = _pause_flows(until, has_unknown)
     _skip_ids()
     return Held(_count_held(), campaigns, flows, is_exact)
+
+
+def has_all_blocks(lease: LeaseRecord, heartbeat_ms: int) -> bool:
+    """Return whether a lease names all blocks of which messages may have left since the last heartbeat of a copy.
+
+    It has forgotten some if it is much later than the copy. If it had ended before the copy was written, it may not be
+    the last one: somebody may have put an earlier object in its place.
+    """
+    behind = lease.renewed_at - heartbeat_ms
+    return -2 * lease.seconds * 1000 < behind < lease.kept_seconds * 1000
 
 
 def _hold_messages(ranges: list[tuple[int, int]] | None, until: int) -> None:
