@@ -75,9 +75,11 @@ def pair(fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server, tmp_p
 
 
 def read_files(data: Path) -> dict[str, bytes]:
-    """Return the attachments and the journal of refusals in a data directory."""
-    paths = [*(path for path in (data / "attachments").rglob("*") if path.is_file()), data / "optouts.jsonl"]
-    return {path.relative_to(data).as_posix(): path.read_bytes() for path in paths}
+    """Return the attachments and the journal in a data directory, without what was sent, which goes on growing."""
+    paths = [path for path in (data / "attachments").rglob("*") if path.is_file()]
+    lines = (data / "optouts.jsonl").read_bytes().splitlines(keepends=True)
+    refusals = b"".join(line for line in lines if b'"act":"sent"' not in line)
+    return {path.relative_to(data).as_posix(): path.read_bytes() for path in paths} | {"optouts.jsonl": refusals}
 
 
 def addresses(sink: SmtpServer) -> list[str]:
