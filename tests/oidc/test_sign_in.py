@@ -427,6 +427,10 @@ def test_a_person_in_two_accounts(
     alone.sign_in(second, providers["other.example"], sub="both")
     assert alone.get("/settings/team").status == 403 and "Second" in alone.get("/settings").text
     assert open_account(alone, 1) == 403 and open_account(alone, number) == 303
+    # Nor does its session link an identity at a provider that opens the first account, without the password
+    for person, account, status in ((alone, number, 422), (shared, 1, 200)):
+        response = person.post(f"/settings/you/identities/{key_of(work)}", open_account=account)
+        assert (response.status, "/authorize" in response.text) == (status, status == 200), text_of(response)
     # Removed from that account, the provider signs in nowhere, although the person is still in the first one
     users = {row["email"]: row["id"] for row in boss.get("/users").expect(200)}
     boss.delete(f"/users/{users[email]}").expect(200)

@@ -5,7 +5,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, login
+from appliance.accounts import access, login, sessions
 from appliance.accounts.oidc import flow, identities, providers
 from appliance.accounts.oidc.metadata import ProviderError
 from appliance.core import clock, errors
@@ -42,7 +42,8 @@ async def _find_provider(visit: Visit, key: str) -> SignInProvider:
 @signed_in(access.SELF_SCOPE)
 async def show_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
     """Ask for the password before an account is linked."""
-    return _render(request, visit, await _find_provider(visit, key), Form())
+    provider = await _find_provider(visit, key)
+    return _render(request, provider, Form(), await fetch(_asks_password, visit, provider))
 
 
 @pages.post("/<key:str>")
@@ -53,7 +54,8 @@ async def begin_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
     It is a link and no redirect, because the policy of the pages lets forms lead to this service only.
     """
     provider, form = await _find_provider(visit, key), Form.from_request(request)
-    if _asks_password(visit):
+    asks_password = await fetch(_asks_password, visit, provider)
+    if asks_password:
         if not form.raw("password"):
             form.add_error("password", gettext("Enter your current password."))
         elif await login.find_wrong_proofs(visit.user, form.raw("password"), None, request.ctx.client):
@@ -61,19 +63,25 @@ async def begin_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
     elif not _is_recent(visit):
         form.add_error("base", gettext("Your sign-in is too long ago. Sign out, sign in again, and come back."))
     if form.errors:
-        return _render(request, visit, provider, form, 422)
+        return _render(request, provider, form, asks_password, 422)
     try:
         begun = await flow.begin(provider, "/settings/you", visit.user.id, visit.session.id)
     except ProviderError as error:
         form.add_error("base", error.words)
-        return _render(request, visit, provider, form, 422)
-    response = _render(request, visit, provider, form, continue_url=begun.url)
+        return _render(request, provider, form, asks_password, 422)
+    response = _render(request, provider, form, asks_password, continue_url=begun.url)
     oidc_cookies.set_cookie(request, response, oidc_cookies.BEGUN, begun.cookie)
     return response
 
 
-def _asks_password(visit: Visit) -> bool:
-    return visit.session.identity_id is None
+def _asks_password(visit: Visit, provider: SignInProvider) -> bool:
+    """Return whether a session alone is no proof for a link to a provider.
+
+    That of a provider is one only for the accounts that it opens: whoever manages the provider of one account could
+    otherwise link an identity of their own, at a provider of another account, to its people.
+    """
+    identity = visit.session.identity
+    return identity is None or not sessions.may_open(provider.account, visit.session.method, identity)
 
 
 def _is_recent(visit: Visit) -> bool:
@@ -90,9 +98,10 @@ async def unlink(request: Request, visit: Visit, identity_id: int) -> HTTPRespon
 
 
 def _render(
-    request: Request, visit: Visit, provider: SignInProvider, form: Form, status: int = 200, *, continue_url: str = ""
+    request: Request, provider: SignInProvider, form: Form, asks_password: bool, status: int = 200, *,
+    continue_url: str = "",
 ) -> HTTPResponse:  # fmt: skip
     return view.render(
         request, "settings/identity.html", status, form=form, provider=provider, continue_url=continue_url,
-        asks_password=_asks_password(visit),
+        asks_password=asks_password,
     )  # fmt: skip
