@@ -1,5 +1,6 @@
 """Own roles and invitations: rights, live changes, and no way to more rights (docs/decisions.md#34)."""
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.kit.client import Client
 from tests.kit.connected_app import ConnectedApp
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
+from tests.kit.uploads import multipart_form
 
 DESIGNER = {"name": "Designer", "scopes": ["templates:write", "campaigns:read"], "contact_data": "full"}
 SENDER = ["campaigns:send", "campaigns:write", "contacts:read", "flows:write"]
@@ -219,6 +221,28 @@ def test_a_masked_role_cannot_ask_for_names_and_addresses(server: Server, owner:
     body = {"name": "Ask", "steps": [{"filters": [rule], "yes": []}]}
     assert user.post("/flows", body).status == 403
     assert page.send("GET", "/jump?q=mara").status == 200 and "Mara" not in page.send("GET", "/jump?q=mara").text
+
+
+def test_sections_of_emails_do_not_tell_what_is_masked(server: Server, owner: Client) -> None:
+    """Whoever previews an email with a contact could else read an address by sections for more and more letters."""
+    contact = owner.post("/contacts", {"email": "zora@secluded.example", "first_name": "Zora"}).expect(201)["id"]
+    _, user = add(server, owner, "Studio", ["contacts:read", "templates:write", "campaigns:write"], "masked")
+    page = Visitor(server, "studio@example.org")
+    section = {"id": "asked", "type": "text", "props": {"html": "<p>Shown</p>"}}
+    number = user.post("/templates", {"name": "Ask", "design": {"sections": [section]}}).expect(201)["id"]
+    for value in ("zora", "other"):
+        rules = [{"name": "contact_email", "predicate": "cont", "value": value}]
+        design = {"sections": [{**section, "props": {**section["props"], "show_if": rules}}]}
+        saved = page.send("POST", f"/templates/{number}/sections/asked", {"props.show_if": json.dumps(rules)})
+        assert saved.status == 403
+        for path in (f"/templates/{number}/design", "/templates/import"):
+            body, kind = multipart_form(json.dumps(design).encode(), "design.json")
+            headers = {"Cookie": page.cookie, "Sec-Fetch-Site": "same-origin", "Content-Type": kind}
+            assert page.api.request("POST", path, body, headers).status == 403, path
+        # Those of other users are met by all, as in a preview without a contact
+        owner.patch(f"/templates/{number}", {"design": design}).expect(200)
+        for path in (f"/templates/{number}/canvas?as={contact}", f"/templates/{number}/rows?as={contact}"):
+            assert "Shown" in page.send("GET", path).text, (path, value)
 
 
 def test_invitations(server: Server, owner: Client) -> None:

@@ -7,6 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
+from appliance.audience.filters import personal
 from appliance.campaigns import experiment, experiment_results, send, store, variants
 from appliance.content.templates import store as templates
 from appliance.core import errors, validation
@@ -127,6 +128,7 @@ async def undo(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
         stored = msgspec.json.decode(form["back"] or "null", type=dict[str, Any] | None)
         if stored is not None:
             msgspec.convert(stored["variants"], list[dict[str, Any]])
+            personal.require_allowed(stored)
         await commit(_restore, visit, campaign_id, stored)
         view.flash(request, gettext("A/B test restored."))
     except (errors.Invalid, msgspec.DecodeError, KeyError, TypeError, ValueError):

@@ -8,6 +8,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.audience.filters import personal
 from appliance.content.designs import document as designs
 from appliance.content.templates import revisions, store, translations
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
@@ -221,6 +222,7 @@ def _read_design(request: Request) -> Any:
         raise errors.Invalid({"": [gettext("it is not JSON")]}) from None
     if validation.is_too_deep(data):
         raise errors.Invalid({"": [gettext("it is nested too deeply")]})
+    personal.require_allowed(data)
     # A response of the API for a template contains the design under the key `design`.
     inner = data.get("design") if isinstance(data, dict) else None
     if not isinstance(data, dict):

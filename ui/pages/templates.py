@@ -10,6 +10,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
+from appliance.audience.filters import personal
 from appliance.content import brand as brands
 from appliance.content.templates import revisions, starters, store
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateQuery, TemplateWrite
@@ -164,6 +165,7 @@ def _read_file(request: Request) -> dict[str, Any]:
         raise errors.Invalid({"": [gettext("it is not JSON")]}) from None
     if not isinstance(data, dict) or validation.is_too_deep(data):
         raise errors.Invalid({"": [gettext("it has no design")]})
+    personal.require_allowed(data)
     if "sections" in data:
         return {"name": name, "design": data}
     values = {field: data[field] for field in _IMPORTED_FIELDS if data.get(field) is not None}

@@ -23,17 +23,18 @@ def is_personal(name: Any) -> bool:
 
 def require_allowed(value: Any) -> None:
     """Raise NotAllowed if JSON as sent has a filter on names or addresses, at any depth, and contact data is masked."""
-    if masking.is_active() and _has_personal_filter(value):
+    if masking.is_active() and has_personal_filter(value):
         raise NotAllowed(gettext("Your role sees masked contact data, so it cannot filter by name or address."))
 
 
-def _has_personal_filter(value: Any) -> bool:
+def has_personal_filter(value: Any) -> bool:
+    """Return whether JSON has a filter on names or addresses, at any depth."""
     if isinstance(value, list):
-        return any(_has_personal_filter(item) for item in value)
+        return any(has_personal_filter(item) for item in value)
     if not isinstance(value, dict):
         return False
     return ("predicate" in value and is_personal(value.get("name"))) or any(
-        _has_personal_filter(item) for item in value.values()
+        has_personal_filter(item) for item in value.values()
     )
 
 

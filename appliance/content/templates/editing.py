@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct
 
 from appliance.audience.filters import compiler as filters
+from appliance.audience.filters import personal
 from appliance.audience.segments import members
 from appliance.content.designs import document, sanitizer, theme
 from appliance.content.designs import document as designs
@@ -341,7 +342,8 @@ def build_value_edit(template: Template, key: str | None, changes: list[Change])
     """Return the edit that applies `changes` to the section `key` or the theme, or None if no value differs.
 
     The template is not modified. Raises NotFound for an unknown section or path, Conflict if a value has changed since
-    the editor showed it, and Invalid at the path of a value that is not allowed.
+    the editor showed it, Invalid at the path of a value that is not allowed, and NotAllowed for filters on names and
+    addresses where contact data is masked.
     """
     design = copy.deepcopy(template.design)
     entry = None
@@ -384,6 +386,7 @@ def _write_value(
             template, value_path.path, current, f"{entry.key if entry is not None else 'theme'} {value_path.path}"
         )
     if value_path.prop.kind == "filters" and value is not None:
+        personal.require_allowed(value)
         filters.parse_filters(value, members.build_scope(template.account_id, writing=True), value_path.path)
     set_value(value_path, holder, value)
     if value_path.path == "props.preset" and entry is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from appliance.audience.filters import personal
 from appliance.audience.filters.fields import Compiled
 from appliance.audience.segments import members
 from appliance.audience.segments.condition_budget import ConditionsTooSlow, Cost, limit_statement
@@ -16,6 +17,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext_noop
+from appliance.storage import masking
 from appliance.storage.database import rows
 
 # What the conditions of one message may cost, on the event loop of the workers. As a measure: five conditions on 15,000
@@ -29,15 +31,21 @@ _CACHE_SECONDS, _MAX_CACHED_CONTACTS, _MAX_BATCH = 60.0, 10_000, 1_000
 def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return the values under `show` for a contact: {"show": {condition name: whether the contact meets it}}.
 
-    `conditions` are lists of filters by name. Without a contact, all conditions are met. Raises MergeError if they cost
-    more than `MAX_COST`.
+    `conditions` are lists of filters by name. Without a contact, all conditions are met. So are those on names and
+    addresses where contact data is masked, because a preview would otherwise tell what is masked. Raises MergeError if
+    they cost more than `MAX_COST`.
     """
     if contact_id is None:
         return {"show": dict.fromkeys(conditions, True)}
     if not conditions:
         return {"show": {}}
+    asked = {
+        name: filters for name, filters in conditions.items()
+        if not (masking.is_active() and personal.has_personal_filter(filters))
+    }  # fmt: skip
     try:
-        return {"show": evaluate_conditions(account_id, [contact_id], conditions)[contact_id]}
+        values = evaluate_conditions(account_id, [contact_id], asked)[contact_id]
+        return {"show": dict.fromkeys(conditions, True) | values}
     except ConditionsTooSlow:
         raise MergeError(_TOO_SLOW) from None
 
