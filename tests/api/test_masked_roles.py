@@ -162,7 +162,7 @@ def test_no_page_shows_a_masked_contact(world: World) -> None:
     assert _find_leaks(responses) == {}
     closed = re.compile("/inbox|/contacts/imports|/contacts/[0-9]+/(conversation|messages|edit|delete|merge)|/exports"
                         "|.*/(html|files|export|file)|/settings/(webhooks|team|roles|keys|audit|sending/|accounts|backups|sign-in)|/welcome|.*/new"
-                        "|.*/edit$|.*/add$|/forms/preview|.*/winner|.*/reschedule")  # fmt: skip
+                        "|.*/edit$|.*/add$|.*/replay$|/forms/preview|.*/winner|.*/reschedule")  # fmt: skip
     for path, response in responses.items():
         if path.startswith("/settings/you/sessions/"):
             continue  # the session is the owner's

@@ -245,6 +245,26 @@ def test_sections_of_emails_do_not_tell_what_is_masked(server: Server, owner: Cl
             assert "Shown" in page.send("GET", path).text, (path, value)
 
 
+def test_flows_do_not_tell_what_is_masked(server: Server, owner: Client) -> None:
+    """A split by a name takes no filter, and its branches in a replay would say whose name it is."""
+    _, user = add(server, owner, "Flows", ["contacts:read", "flows:write"], "masked")
+    page = Visitor(server, "flows@example.org")
+    steps = [{"type": "split_value", "field": "first_name", "branches": [{"values": ["Zora", "Ute"], "steps": []}]}]
+    body = {"name": "By name", "trigger": {"event": "order"}, "steps": steps}
+    number = owner.post("/flows", body).expect(201)["id"]
+    assert "Zora" not in str(user.get(f"/flows/{number}").expect(200))
+    step = owner.get(f"/flows/{number}").expect(200)["steps"][0]["id"]
+    for path in (f"/flows/{number}", f"/flows/{number}?step={step}", f"/flows/{number}/try"):
+        shown = page.send("GET", path)
+        assert shown.status == 200 and "First name" in shown.text and "Zora" not in shown.text, path
+    form = {"kind": "split_value", "at": "start", "ready": "1", "field": "first_name", "branches_0_values": "Zora"}
+    assert user.post("/flows", body).status == page.send("POST", f"/flows/{number}/steps", form).status == 403
+    assert page.send("POST", f"/flows/{number}/steps/{step}", form).status == 403
+    for method in ("GET", "POST"):
+        assert page.send(method, f"/flows/{number}/replay").status == 403
+    assert page.send("POST", f"/flows/{number}/replay/cancel").status == 403
+
+
 def test_invitations(server: Server, owner: Client) -> None:
     """The capture transport delivers no invitation, so the API sends none; wrong ones are rejected with all errors."""
     role = owner.post("/roles", {"name": "Guest", "scopes": ["campaigns:read"]}).expect(201)["id"]

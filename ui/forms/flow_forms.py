@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.accounts import users
+from appliance.audience.filters import personal
 from appliance.audience.segments import store as segments
 from appliance.audience.segments import suggestions
 from appliance.audience.segments.store import SegmentQuery
@@ -96,7 +97,8 @@ class StepForm(Form):
 
 
 def build_step_form(step: dict[str, Any]) -> StepForm:
-    """Return the form with the values of a step; filters and designs are left out."""
+    """Return the form with the values of a step, hidden as `personal.hide_values`; filters and designs are left out."""
+    step = personal.hide_values(step)
     text = {**step, **(step.get("content") or {})}
     if step["type"] == "http_request":
         # Stored secrets are not shown, only that there are some.
@@ -138,7 +140,10 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
 
 
 def read_step(form: Form, kind: str) -> dict[str, Any]:
-    """Return the properties of a step from a form, without filters and design. Raises Invalid for invalid values."""
+    """Return the properties of a step from a form, without filters and design.
+
+    Raises Invalid for invalid values, and NotAllowed as `personal.require_allowed`.
+    """
     raw: dict[str, Any] = {}
     for field in BY_TYPE[kind].fields:
         text = form[field.name]
@@ -174,6 +179,7 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
             raw[field.name] = normalize_event_name(text) or None
         elif field.type not in ("design", "filters") and field.name in form.values:
             raw[field.name] = text or None
+    personal.require_allowed(raw)
     return raw
 
 

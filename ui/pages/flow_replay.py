@@ -33,8 +33,15 @@ def _list_days() -> list[tuple[int, str]]:
 @pages.get("/<flow_id:int>/replay", name="show")
 @signed_in("flows:read")
 async def show_replay(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the last replay of a flow: its progress, or its result."""
+    """Show the last replay of a flow: its progress, or its result. Raises NotAllowed as `_require_access`."""
+    _require_access(visit)
     return await _render(request, visit, flow_id, Form(), 200)
+
+
+def _require_access(visit: Visit) -> None:
+    """Raise NotAllowed for a user who must not see who contacts are: a replay compares what is masked (as the API)."""
+    if not visit.can(access.FULL_SCOPE):
+        raise errors.NotAllowed("")
 
 
 async def _render(request: Request, visit: Visit, flow_id: int, form: Form, status: int) -> HTTPResponse:
@@ -66,7 +73,8 @@ async def _render(request: Request, visit: Visit, flow_id: int, form: Form, stat
 @pages.post("/<flow_id:int>/replay", name="start")
 @signed_in("flows:write")
 async def start_replay(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Start a replay of a flow with its unpublished changes."""
+    """Start a replay of a flow with its unpublished changes. Raises NotAllowed as `_require_access`."""
+    _require_access(visit)
     form = Form.from_request(request)
     raw: dict[str, Any] = {"days": _parse_number(form["days"] or str(replays.DEFAULT_DAYS))}
     if form["order_event"]:
@@ -100,7 +108,8 @@ def _parse_number(text: str) -> Any:
 @pages.post("/<flow_id:int>/replay/cancel", name="cancel")
 @signed_in("flows:write")
 async def cancel_replay(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Cancel the replay of a flow that waits or runs."""
+    """Cancel the replay of a flow that waits or runs. Raises NotAllowed as `_require_access`."""
+    _require_access(visit)
     await commit(replays.cancel, visit.account_id, flow_id)
     return view.redirect(request, f"/flows/{flow_id}/replay")
 

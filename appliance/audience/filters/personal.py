@@ -1,4 +1,4 @@
-"""Filters on names and addresses, for a role whose contact data is masked (docs/decisions.md#34).
+"""Filters and splits by names and addresses, for a role whose contact data is masked (docs/decisions.md#34).
 
 Such a role cannot ask these questions, because by asking for more and more letters it could read what is masked. Saved
 filters that ask them keep working, but their values are hidden.
@@ -28,18 +28,22 @@ def require_allowed(value: Any) -> None:
 
 
 def has_personal_filter(value: Any) -> bool:
-    """Return whether JSON has a filter on names or addresses, at any depth."""
+    """Return whether JSON has a filter on names or addresses, at any depth, or a split of a flow by such a field."""
     if isinstance(value, list):
         return any(has_personal_filter(item) for item in value)
     if not isinstance(value, dict):
         return False
-    return ("predicate" in value and is_personal(value.get("name"))) or any(
-        has_personal_filter(item) for item in value.values()
-    )
+    is_filter = "predicate" in value and is_personal(value.get("name"))
+    return is_filter or _is_personal_split(value) or any(has_personal_filter(item) for item in value.values())
+
+
+def _is_personal_split(value: dict[str, Any]) -> bool:
+    """Return whether JSON is a step of a flow that compares a name or address with the values of its branches."""
+    return isinstance(value.get("branches"), list) and is_personal(value.get("field"))
 
 
 def hide_values(value: Any) -> Any:
-    """Return JSON whose filters on names and addresses have hidden values, where contact data is masked."""
+    """Return JSON whose filters and splits by names and addresses have hidden values, where contact data is masked."""
     return _hide_values(value) if masking.is_active() else value
 
 
@@ -50,7 +54,15 @@ def _hide_values(value: Any) -> Any:
         return value
     if "predicate" in value and is_personal(value.get("name")):
         return {key: hide_value(item) if key == "value" else item for key, item in value.items()}
+    if _is_personal_split(value):
+        value = {**value, "branches": [_hide_branch(item) for item in value["branches"]]}
     return {key: _hide_values(item) for key, item in value.items()}
+
+
+def _hide_branch(branch: Any) -> Any:
+    if not isinstance(branch, dict):
+        return branch
+    return {key: hide_value(item) if key == "values" else item for key, item in branch.items()}
 
 
 def hide_value(value: Any) -> Any:

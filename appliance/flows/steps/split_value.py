@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.audience.filters import compiler
+from appliance.audience.filters import compiler, personal
 from appliance.audience.filters.fields import Field, FilterPlace, find_field, is_event_path, label_path
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.branches import ELSE, LISTED_KEY
@@ -77,8 +77,9 @@ class SplitValue(StepKind):
         return {"field": name, LISTED_KEY: branches}
 
     def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
-        """Return the values of each branch, and the branch of all other contacts."""
-        labels = {item["key"]: ", ".join(item["values"]) for item in props.get(LISTED_KEY, ())}
+        """Return the values of each branch, hidden where contact data is masked, and the branch of all others."""
+        items = personal.hide_values(props).get(LISTED_KEY, ())
+        labels = {item["key"]: ", ".join(item["values"]) for item in items}
         return {**labels, ELSE: gettext("Everyone else")}
 
     def list_filters(self, props: dict[str, Any]) -> list[Any]:
