@@ -28,7 +28,7 @@ MASKED_DOMAIN = "masked.invalid"  # a domain that no one can have (RFC 2606, sec
 # A number as large as a phone number is hidden in custom data.
 _MIN_HIDDEN_NUMBER = 1_000_000
 # Keys of custom data whose texts stay: the tags and codes that the account chose, and what the service records.
-_OPEN_KEYS = frozenset(
+OPEN_KEYS = frozenset(
     ("tags", "channel", "kind", "type", "status", "reason", "source", "method", "verdict", "classification", "act")
 )
 
@@ -216,16 +216,17 @@ def mask_json(value: object) -> object:
         decoded = msgspec.json.decode(value)
     except ValueError:
         return None
-    return msgspec.json.encode(_mask_value(decoded)).decode()
+    return msgspec.json.encode(mask_value(decoded)).decode()
 
 
-def _mask_value(value: Any, key: str = "") -> Any:
+def mask_value(value: Any, key: str = "") -> Any:
+    """Return a value of custom data without the texts and large numbers in it; `key` is the key that it has."""
     if isinstance(value, dict):
-        return {name: _mask_value(item, name) for name, item in value.items()}
+        return {name: mask_value(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [_mask_value(item, key) for item in value]
+        return [mask_value(item, key) for item in value]
     if isinstance(value, str):
-        return value if key in _OPEN_KEYS else HIDDEN_TEXT
+        return value if key in OPEN_KEYS else HIDDEN_TEXT
     is_large = type(value) in (int, float) and abs(value) >= _MIN_HIDDEN_NUMBER
     # The ids and times of the service's own events stay, so that their objects are found.
     return HIDDEN_TEXT if is_large and not key.endswith(("_id", "_at")) else value

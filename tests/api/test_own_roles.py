@@ -218,6 +218,18 @@ def test_a_masked_role_cannot_ask_for_names_and_addresses(server: Server, owner:
     for name in ("email", "contact_first_name", "phone"):
         group["value"] = [{**rule, "name": name}]
         assert user.post("/segments/count", {"filters": [group]}).status == 403
+    # So are parts and bounds of custom data, which can be an address or a phone number; whole values and days are not
+    for name, predicate, value, status in (
+        ("data.street", "start", "Elm", 403), ("contact_data.street", "not_cont", "Elm", 403),
+        ("data.mobile", "gteq", 14_155_000_000, 403), ("data.street", "between", ["a", "m"], 403),
+        ("data.street", "eq", "Elm Street 1", 200), ("data.seats", "gt", 5, 200), ("data.kind", "cont", "vip", 200),
+        ("data.renews", "lt", "2027-01-31", 200), ("data.street", "present", True, 200),
+    ):  # fmt: skip
+        filters = [{"name": name, "predicate": predicate, "value": value}]
+        assert user.post("/segments/count", {"filters": filters}).status == status, (name, predicate)
+        where = [{**filters[0], "name": f"event.{name.rpartition('.')[2]}"}]
+        filters = [{"name": "event", "predicate": "performed", "value": {"event": "order", "where": where}}]
+        assert user.post("/segments/count", {"filters": filters}).status == status, (name, predicate)
     body = {"name": "Ask", "steps": [{"filters": [rule], "yes": []}]}
     assert user.post("/flows", body).status == 403
     assert page.send("GET", "/jump?q=mara").status == 200 and "Mara" not in page.send("GET", "/jump?q=mara").text

@@ -1,9 +1,11 @@
 """Filters and splits by names and addresses, for a role whose contact data is masked (docs/decisions.md#34).
 
+Filters on parts of custom data count as such, because custom data can be a name, an address or a phone number, too.
 Such a role cannot ask these questions, because by asking for more and more letters it could read what is masked. Saved
 filters that ask them keep working, but their values are hidden.
 """
 
+import re
 from typing import Any
 
 from appliance.audience.filters.fields import FIELDS_BY_NAME
@@ -12,6 +14,12 @@ from appliance.core.i18n import gettext
 from appliance.storage import masking
 from appliance.storage.masking import HIDDEN_TEXT
 
+# Custom data and the data of events can be compared with whole values only: a part of a text, or a bound, would tell
+# what is masked with more and more letters or digits. Days can be bounds.
+_DATA = ("data.", "contact_data.", "event.")
+_PART_PREDICATES = frozenset(("cont", "not_cont", "start", "not_start", "end", "not_end"))
+_BOUND_PREDICATES = frozenset(("gt", "gteq", "lt", "lteq", "between"))
+_DAY = re.compile(r"\d{4}-\d\d-\d\d(T[\d:.]+Z?)?")
 _PERSONAL_FIELDS = frozenset(("contact_first_name", "contact_last_name", "contact_email", "contact_phone_number"))
 
 
@@ -28,13 +36,27 @@ def require_allowed(value: Any) -> None:
 
 
 def has_personal_filter(value: Any) -> bool:
-    """Return whether JSON has a filter on names or addresses, at any depth, or a split of a flow by such a field."""
+    """Return whether JSON has, at any depth, a filter on names, addresses or parts of custom data, or such a split."""
     if isinstance(value, list):
         return any(has_personal_filter(item) for item in value)
     if not isinstance(value, dict):
         return False
-    is_filter = "predicate" in value and is_personal(value.get("name"))
+    is_filter = "predicate" in value and (is_personal(value.get("name")) or _asks_for_part(value))
     return is_filter or _is_personal_split(value) or any(has_personal_filter(item) for item in value.values())
+
+
+def _asks_for_part(value: dict[str, Any]) -> bool:
+    """Return whether a filter asks for a part of custom data that is masked, or for a bound of it."""
+    name, bounds = value.get("name"), value.get("value")
+    if not isinstance(name, str) or not name.startswith(_DATA):
+        return False
+    key = name.rpartition(".")[2]
+    if value["predicate"] in _PART_PREDICATES:
+        return key not in masking.OPEN_KEYS
+    return value["predicate"] in _BOUND_PREDICATES and any(
+        masking.mask_value(bound, key) == HIDDEN_TEXT and not (isinstance(bound, str) and _DAY.fullmatch(bound))
+        for bound in (bounds if isinstance(bounds, list) else [bounds])
+    )
 
 
 def _is_personal_split(value: dict[str, Any]) -> bool:
