@@ -459,3 +459,24 @@ def test_passwords_off_in_one_of_two_accounts(
     assert "Bakery" in guest.get("/settings").text
     assert guest.post("/accounts/open", account=number, next="/").status == 403
     assert sign_in(server, email).get("/account").expect(200)["name"] == "Bakery"
+    # An invited person joins, although the password does not open the account, and can then link its provider
+    email = add_user(server, "invited")
+    invited = sign_in_with_password(server, email)
+    link = invite(person, email)
+    response = invited.post(link)
+    assert response.status == 303 and response.headers["location"] == "/settings/you", text_of(response)
+    assert email in str(boss.get("/users").expect(200)) and invited.get(link).status == 410
+    assert "needs another way to sign in" in text_of(invited.get("/settings/you"))
+    assert invited.post("/accounts/open", account=number, next="/").status == 403
+    assert "Strict linked" in link_from_profile(invited, provider, issuer, sub="invited")
+    visitor = Person(server.url)
+    visitor.sign_in(provider, issuer, sub="invited")
+    assert "Strict" in visitor.get("/settings").text
+
+
+def invite(admin: Person, email: str) -> str:
+    """Invite an address as a viewer on the page of the team, and return the path of the link."""
+    assert admin.post("/settings/team", email=email, role="viewer").status == 303
+    match = re.search(r"/invitations/\d+/[\w-]+", admin.get("/settings/team").text)
+    assert match is not None
+    return match[0]

@@ -361,18 +361,24 @@ async def accept_invitation(request: Request, invitation_id: int, token: str) ->
 
 
 async def _join(request: Request, row: Any, token: str) -> HTTPResponse:
-    """Let the signed-in person join the account of an invitation, and open it."""
+    """Let the signed-in person join the account of an invitation, and open it.
+
+    If the account needs another way to sign in, the person joins all the same, and the profile offers its providers.
+    """
     visit = await session.load_visit(request)
     if visit is None or visit.user.email != row.email:
         return await _render_invitation(request, row, Form(), 403)
 
-    def write() -> User:
+    def write() -> tuple[User, str]:
         user = invitations.join(row.id, token, visit.user.id, request.ctx.client)
-        sessions.open_account(visit.session.id, user.account_id, visit.actor)
-        return user
+        try:
+            sessions.open_account(visit.session.id, user.account_id, visit.actor)
+        except errors.NotAllowed as error:
+            return user, error.message
+        return user, ""
 
     try:
-        user = await commit(write)
+        user, refusal = await commit(write)
     except errors.NotFound:
         return await _render_invitation(request, None, Form(), 410)
     except errors.Invalid:
@@ -380,6 +386,9 @@ async def _join(request: Request, row: Any, token: str) -> HTTPResponse:
         form.add_error("base", gettext("You are a member of this account already, or were deactivated there."))
         return await _render_invitation(request, row, form, 422)
     request.ctx.visit = visit
+    if refusal:
+        view.flash(request, refusal)
+        return view.redirect(request, "/settings/you")
     view.clear_flash(request)
     session.forget_secrets(visit.session.id)
     view.flash(request, gettext("You are now in %(account)s.", account=user.account.name))
