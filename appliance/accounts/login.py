@@ -222,6 +222,8 @@ log = logging.getLogger("campanero")
 # The maximum time between entering the password and entering the code.
 _CODE_TIMEOUT_MS = 10 * 60 * 1000
 SECOND_FACTOR_PURPOSE = "second factor"
+# The same after a provider, which proves no password and opens other accounts (`sessions.may_open`).
+PROVIDER_FACTOR_PURPOSE = "second factor after a provider"
 # Failed sign-ins of one user are recorded in the audit log at most once in this time.
 _RECORD_INTERVAL_MS = 60_000
 
@@ -286,18 +288,26 @@ async def sign_in(email: str, password: str, code: str | None, ip: str, *, is_li
     return user
 
 
-def create_code_token(user: User) -> str:
+def create_code_token(user: User, purpose: str = SECOND_FACTOR_PURPOSE) -> str:
     """Return the token of CodeRequired for a user who has proved everything but the second factor."""
-    return passwords.create_token(SECOND_FACTOR_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS)
+    return passwords.create_token(purpose, user, clock.now_ms() + _CODE_TIMEOUT_MS)
 
 
-async def sign_in_with_code(token: str, code: str, ip: str, *, is_linking: bool = False) -> User | None:
+def find_code_user(token: str) -> User | None:
+    """Return the user of a token whose second factor is needed, after the password or a provider, or None."""
+    user = passwords.find_token_user(SECOND_FACTOR_PURPOSE, token)
+    return user if user is not None else passwords.find_token_user(PROVIDER_FACTOR_PURPOSE, token)
+
+
+async def sign_in_with_code(
+    token: str, code: str, ip: str, *, is_linking: bool = False, purpose: str = SECOND_FACTOR_PURPOSE
+) -> User | None:
     """Return the user who signs in with a code after the password; None if `token` is invalid or has expired.
 
-    `token` is the token of CodeRequired; `is_linking` as for `sign_in`. Raises InvalidCredentials for a wrong or used
-    code, PasswordSignInOff, and RateLimitExceeded after too many failed attempts.
+    `token` is the token of CodeRequired, for this `purpose`; `is_linking` as for `sign_in`. Raises InvalidCredentials
+    for a wrong or used code, PasswordSignInOff, and RateLimitExceeded after too many failed attempts.
     """
-    user = await fetch(passwords.find_token_user, SECOND_FACTOR_PURPOSE, token)
+    user = await fetch(passwords.find_token_user, purpose, token)
     if user is None:
         return None
     if not is_linking:

@@ -41,13 +41,15 @@ async def sign_in(text: str, site: Site, browser: str, ip: str) -> User:
     return user
 
 
-async def sign_in_after_password(token: str, text: str, site: Site, browser: str, ip: str) -> User | None:
+async def sign_in_after_password(
+    token: str, text: str, site: Site, browser: str, ip: str, purpose: str = login.SECOND_FACTOR_PURPOSE
+) -> User | None:
     """Return the user who uses a passkey after the password; None if `token` is invalid or has expired.
 
-    `token` is the token of `login.CodeRequired`. Raises PasskeyRefused, also for a passkey of another user, or
-    RateLimitExceeded after too many failed attempts.
+    `token` is the token of `login.CodeRequired`, for this `purpose`. Raises PasskeyRefused, also for a passkey of
+    another user, or RateLimitExceeded after too many failed attempts.
     """
-    user = await fetch(passwords.find_token_user, login.SECOND_FACTOR_PURPOSE, token)
+    user = await fetch(passwords.find_token_user, purpose, token)
     if user is None:
         return None
     name = request_limits.email_key(user.email)

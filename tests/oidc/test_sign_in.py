@@ -197,6 +197,8 @@ def test_second_factor(server: Server, owner: Client, work: dict[str, Any], issu
     form = {"pass": pass_token(other_page.text), "otp": second_factor.otp_code(other_key, now + 1)}
     assert person.post(path, **form).status == 422 and not person.has_session
     form = {"pass": token, "otp": second_factor.otp_code(key, now + 1)}
+    # It proves no password, and so begins no session that is free of the provider and its accounts
+    assert person.post("/login", **form).status == 422 and not person.has_session
     assert person.post(path, **form).status == 303 and person.has_session
     assert owner.get("/audit", action="login").json[0]["data"]["method"] == "oidc_second_factor"
     owner.patch(f"/sign_in_providers/{work['id']}", {"trust_mfa": True}).expect(200)

@@ -115,12 +115,15 @@ async def _authenticate(request: Request, form: Form) -> User | None:
     return user
 
 
-async def use_passkey(request: Request, form: Form) -> User | None:
-    """Return the user of a passkey, alone or after the password; raises PasskeyRefused or RateLimitExceeded."""
+async def use_passkey(request: Request, form: Form, purpose: str = login.SECOND_FACTOR_PURPOSE) -> User | None:
+    """Return the user of a passkey, alone or after the password; raises PasskeyRefused or RateLimitExceeded.
+
+    After a provider, `purpose` is that of its token.
+    """
     site, browser = passkeys.require_site(config.current()), session.read_device_token(request)
     text, ip = form.raw("credential"), request.ctx.client
     if form["pass"]:
-        return await passkey_login.sign_in_after_password(form["pass"], text, site, browser, ip)
+        return await passkey_login.sign_in_after_password(form["pass"], text, site, browser, ip, purpose)
     return await passkey_login.sign_in(text, site, browser, ip)
 
 
@@ -161,7 +164,7 @@ async def _render_again(request: Request, form: Form, where: str, status: int) -
 
 async def add_second_factors(form: Form) -> None:
     """Tell the form of the second factor which ones the user has: an authenticator app, passkeys or both."""
-    if form["pass"] and (user := await fetch(passwords.find_token_user, login.SECOND_FACTOR_PURPOSE, form["pass"])):
+    if form["pass"] and (user := await fetch(login.find_code_user, form["pass"])):
         form.values["has_otp"] = "yes" if login.has_otp(user) else ""
         form.values["has_passkeys"] = "yes" if user.passkey_count else ""
 

@@ -10,7 +10,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, audit, devices, login, passkey_login, passkeys, passwords, sessions, users
+from appliance.accounts import access, audit, devices, login, passkey_login, passkeys, sessions, users
 from appliance.accounts.passkeys import PasskeyRefused
 from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop
@@ -46,7 +46,7 @@ async def begin_sign_in(request: Request) -> HTTPResponse:
         raise errors.NotFound
     browser = session.read_device_token(request)
     if token:
-        user = await fetch(passwords.find_token_user, login.SECOND_FACTOR_PURPOSE, token)
+        user = await fetch(login.find_code_user, token)
         known = await fetch(passkeys.list_by_user, user.id) if user is not None else []
         binding = passkey_login.second_factor_binding(browser, token)
         options = passkeys.build_request_options(site, "second factor", binding, known)

@@ -141,7 +141,7 @@ async def show_missing(request: Request, key: str) -> HTTPResponse:
 def _create_code_token(provider: SignInProvider, identity_id: int) -> str:
     """Return a token for the second factor of the user of an identity; "" if it is not linked any more."""
     identity = identities.find_by_id(provider, identity_id)
-    return login.create_code_token(identity.user) if identity is not None else ""
+    return login.create_code_token(identity.user, login.PROVIDER_FACTOR_PURPOSE) if identity is not None else ""
 
 
 @pages.post("/<key:str>/finish")
@@ -183,11 +183,15 @@ async def _authenticate(request: Request, provider: SignInProvider, pending: Pen
     """
     if not form["pass"] and not pending.identity_id:
         return await login.sign_in(form["email"], form.raw("password"), None, request.ctx.client, is_linking=True)
+    # The token of a provider's sign-in is none of a right password, and the other way round.
+    purpose = login.PROVIDER_FACTOR_PURPOSE if pending.identity_id else login.SECOND_FACTOR_PURPOSE
     try:
         if form["pass"] and form["credential"]:
-            user = await use_passkey(request, form)
+            user = await use_passkey(request, form, purpose)
         else:
-            user = await login.sign_in_with_code(form["pass"], form["otp"], request.ctx.client, is_linking=True)
+            user = await login.sign_in_with_code(
+                form["pass"], form["otp"], request.ctx.client, is_linking=True, purpose=purpose
+            )
     except PasskeyRefused as error:
         form.add_error("base", error.message)
         return None
