@@ -14,7 +14,7 @@ from appliance.core.errors import Faults, Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import EmailText, Name, PageQuery, sent_fields
 from appliance.storage.database import Page, paginate
-from appliance.storage.models import Account, ApiKey, TeamMember, User
+from appliance.storage.models import Account, ApiKey, Identity, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
 
 
@@ -328,6 +328,7 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
     """Change a user of the actor's account; a new password ends all of the user's sessions and connected apps.
 
+    It unlinks the user's identities at providers, too, as `reset_password` does.
     Disabling a user ends those in this account; other accounts of the person stay as they are. A new password is given
     as `password_hash`; `changes.password` is only validated, and `changes.otp` ignored. Raises NotFound. Raises
     NotAllowed if the actor may not manage the user, or would change the name, password or second factor of a person
@@ -350,6 +351,7 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
         _save_member(by, user, act, {}, disabled_at=clock.now_ms() if disabled else None)
     if password_hash is not None:
         _sign_out(user, by)
+        _unlink_identities(user, by)
         _save_person(by, user, "user_password", password_hash=password_hash)
     return user
 
@@ -399,13 +401,15 @@ def change_password(user_id: int, password_hash: str, session_id: int, ip: str |
 
 
 def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
-    """Set a user's password without the old one, and end all of the user's sessions.
+    """Set a user's password without the old one, end all of the user's sessions, and unlink identities at providers.
 
-    The caller must have verified the user's identity in another way.
+    Who knew the old password, such as an admin who added the user, may have linked an identity of their own. The user
+    links theirs again with the new password. The caller must have verified the user's identity in another way.
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
     _sign_out(user, by)
+    _unlink_identities(user, by)
     return _save_person(by, user, "user_password", password_hash=password_hash)
 
 
@@ -437,6 +441,14 @@ def _sign_out(user: User, by: Actor, but: int = 0) -> None:
     """End the sessions of a person except `but`, and the apps that the person has connected, because of a password."""
     sessions.delete_all(user.id, but)
     app_grants.end_all(user.id, by, "password")
+
+
+def _unlink_identities(user: User, by: Actor) -> None:
+    """Remove the identities of a person at OpenID Connect providers, after the sessions that began with them."""
+    for identity in list(Identity.select().where(Identity.user == user.id)):
+        name = identity.provider.name
+        identity.delete_instance()
+        members.record_for_person(by, user.id, "identity_unlink", {"provider": name})
 
 
 def _save_person(by: Actor, user: User, action: str, **changes: Any) -> User:

@@ -155,6 +155,24 @@ def test_linking_in_the_profile(
         assert owner.get("/audit", action=action).expect(200)[0]["data"] == {"provider": "Work"}
 
 
+def test_a_reset_password_unlinks(
+    server: Server, owner: Client, work: dict[str, Any], issuer: HostileProvider
+) -> None:  # fmt: skip
+    """Who knew the password before, such as the admin who added the user, no longer enters by a provider."""
+    email = add_user(server, "ida")
+    ida = sign_in_with_password(server, email)
+    link_from_profile(ida, work, issuer, sub="not-ida", email="eve@other.example")
+    stranger = Person(server.url)
+    stranger.sign_in(work, issuer, sub="not-ida", email="eve@other.example")
+    assert stranger.has_session
+    number = next(row["id"] for row in owner.get("/users", limit=100).expect(200) if row["email"] == email)
+    owner.patch(f"/users/{number}", {"password": "a password of the admin"}).expect(200)
+    assert not stranger.has_session
+    stranger.sign_in(work, issuer, sub="not-ida", email="eve@other.example")
+    assert not stranger.has_session
+    assert owner.get("/audit", action="identity_unlink").expect(200)[0]["subject"] == f"user:{number}"
+
+
 def pass_token(page: str) -> str:
     """Return the token with which a page asks for the second factor."""
     match = re.search(r'name="pass" value="([^"]+)"', page)
