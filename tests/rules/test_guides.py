@@ -24,8 +24,8 @@ FOR_EVERYONE = documentation.GROUPS[0].names
 NO_NAMES = {
     "From 100,000", "From 1,000,000", "HTTPS", "Keys", "Machine", "Memory.", "No data is lost.", "Nothing is sent.",
     "Old links lead nowhere.", "Ended access stays ended.", "One file.", "One process.", "One writer.",
-    "Opt-outs are kept.", "Restored", "What was sent since is not sent again.", "Towards 10, 000, 000", "Updates",
-    "Up to 100, 000 contacts",
+    "Opt-outs are kept.", "Restored", "What was sent since is not sent again.", "Towards 10,000,000", "Updates",
+    "Up to 100,000 contacts",
 }  # fmt: skip
 MAX_PICTURE_BYTES, MAX_PICTURES_BYTES = 60_000, 1_500_000
 MAX_TRANSLATED_PICTURES_BYTES = 560_000  # of each other language
