@@ -94,6 +94,10 @@ def test_every_link_works(mine: Tenant, owner: Client) -> None:
             or "{" in path
         )
         response = api.get(asked).expect(200) if is_shown else {"id": number}
+        if is_list and response == []:
+            # The owner has no passkey, which only a browser adds; test_passkeys.py follows its id.
+            assert resource_of(path) == "user", path
+            continue
         for link in links.values():
             target_method, target = known[link["operationId"]]
             values = {name: evaluate(expression, number, response) for name, expression in link["parameters"].items()}

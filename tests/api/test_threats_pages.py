@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.kit.api_users import user_client
 from tests.kit.client import Client, Response
 from tests.kit.pictures import encode_image, photo
 from tests.kit.routes import page_routes
@@ -22,7 +23,7 @@ KINDS = {
     "flow_id": "flows", "step_id": "steps", "run_id": "runs", "user_id": "users", "key_id": "keys",
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
     "proposal_id": "proposals", "invitation_id": "invitations", "file_id": "files", "number": "variants",
-    "app_id": "apps", "passkey_id": "passkeys",
+    "app_id": "apps", "passkey_id": "passkeys", "role_id": "roles", "provider_id": "providers",
 }  # fmt: skip
 # What somebody enters who accepts an invitation
 JOIN = {"name": "taken", "password": PASSWORD, "language": "en"}
@@ -74,6 +75,10 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     ours.object_ids["pictures"] = int(shown[1])
     owner.send("POST", "/contacts/acts", {"act": "tag_remove", "tag": "alpha", "ids": ours.object_ids["contacts"]})
     ours.object_ids["acts"] = 1
+    person = user_client(server)
+    ours.object_ids["roles"] = person.post("/roles", {"name": "Agency", "scopes": ["flows:read"]}).expect(201)["id"]
+    provider = {"name": "Alpha", "issuer": "https://idp.example", "client_id": "alpha"}
+    ours.object_ids["providers"] = person.post("/sign_in_providers", provider).expect(201)["id"]
     return ours, owner, Visitor(server, "b@example.com"), theirs
 
 
@@ -109,8 +114,8 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
     for method, path in page_routes():
         # The link of an invitation is open to whoever has its token; the test below requests it with wrong tokens.
         # The rules for sending belong to the installation; only its first account may see them. Passkeys of other
-        # users are tried in test_passkeys.py.
-        own_places = ("/invitations/", "/settings/sending/rules/", "/settings/you/passkeys/")
+        # users are tried in test_passkeys.py, and accounts in test_account_limits.py.
+        own_places = ("/invitations/", "/settings/sending/rules/", "/settings/you/passkeys/", "/settings/accounts/")
         if not _ID.search(path) or path.startswith(own_places):
             continue
         known, never = with_id(path, ours.object_ids), with_id(path, None)

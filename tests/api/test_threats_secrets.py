@@ -115,7 +115,8 @@ def test_secrets_are_stored_and_shown_nowhere(fresh_server: FreshServer, smtp: S
             assert not [path.name for path, content in files.items() if form in content], secret
     assert b"PRIVATE KEY" not in b"".join(files.values()) + shown + server.output.encode()
     # The stored password works: the relay accepted it
-    assert [message.to for message in smtp.messages] == ["reader@example.org"]
+    recipients = [message.to for message in smtp.messages if "sign-in" not in message.subject]
+    assert recipients == ["reader@example.org"]
 
 
 def test_log_lines_are_redacted() -> None:

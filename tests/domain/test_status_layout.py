@@ -6,14 +6,14 @@ import unicodedata
 import pytest
 from msgspec import structs
 
-from appliance.ops.status import Day, Queue, Service, Status, Storage, Submission, Task, terminal
+from appliance.ops.status import Copies, Day, Queue, Service, Status, Storage, Submission, Task, terminal
 from appliance.ops.status.terminal import Screen
 
 EMPTY = Status(
     "1.2.3", "2026-03-01T12:00:00.000Z", "/srv/campanero", Service(False, None, "127.0.0.1:8080", "not running"), [],
     [], [Queue(channel, 0, 0, 0, 0, 0.0, 0) for channel in ("email", "sms")], "2026-03-01T00:00:00.000Z",
     [Day(channel, *[0] * 8) for channel in ("email", "sms")], Storage(1_500_000, 20_000, 5_000_000_000, 200_000_000),
-    Submission([], 0),
+    Submission([], 0), Copies(False, None, None, False, None, "", "", None),
 )  # fmt: skip
 SEND = Task("send", 1, 1, "Spring letter", "sending", "", 45_000, 100_000, 120.0, 458.3)
 

@@ -50,6 +50,6 @@ def test_alerts_use_existing_metrics(known: dict[str, Any]) -> None:
 
 
 def test_every_metric_is_documented(known: dict[str, Any]) -> None:
-    """The table of the guide names exactly the exported metrics."""
+    """The table of the guide names exactly the exported metrics, with those of Litestream, which does not run here."""
     table = set(re.findall(r"`(campanero_\w+)`", GUIDE))
-    assert table == set(known)
+    assert table == set(known) | {"campanero_litestream_up", "campanero_litestream_lag_seconds"}

@@ -38,7 +38,12 @@ expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "50
 
 [[operations]]
 # These need a user instead of a key
-include-path-regex = "^/v1/my/(user|user/.*|users|api_keys(/.*)?|audit|agents(/.*)?|proposals/.*/(approve|return))$"
+include-path-regex = "^/v1/my/(user|users|api_keys(/.*)?|audit|agents(/.*)?|proposals/.*/(approve|return))$"
+headers = {{ Authorization = "Bearer {token}" }}
+
+[[operations]]
+# So do these
+include-path-regex = "^/v1/my/(user/(passkeys|identities)|roles|invitations|sign_in|sign_in_providers)(/.*)?$"
 headers = {{ Authorization = "Bearer {token}" }}
 
 [[operations]]
