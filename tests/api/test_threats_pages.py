@@ -114,8 +114,11 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
     for method, path in page_routes():
         # The link of an invitation is open to whoever has its token; the test below requests it with wrong tokens.
         # The rules for sending belong to the installation; only its first account may see them. Passkeys of other
-        # users are tried in test_passkeys.py, and accounts in test_account_limits.py.
-        own_places = ("/invitations/", "/settings/sending/rules/", "/settings/you/passkeys/", "/settings/accounts/")
+        # users are tried in test_passkeys.py, identities in tests/oidc, and accounts in test_account_limits.py.
+        own_places = (
+            "/invitations/", "/settings/sending/rules/", "/settings/you/passkeys/", "/settings/you/identities/",
+            "/settings/accounts/",
+        )  # fmt: skip
         if not _ID.search(path) or path.startswith(own_places):
             continue
         known, never = with_id(path, ours.object_ids), with_id(path, None)
