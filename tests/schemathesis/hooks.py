@@ -18,6 +18,7 @@ _NOUN = re.compile(r"^/v1/my/(\w+)/\{id\}")
 # Errors of valid requests by rules that no schema expresses: existence, uniqueness, combinations, states, meaning of
 # texts. Every other rule must be in the document.
 UNSAYABLE = (
+    "is needed until an owner has signed in with a provider",
     "must be the id of a random split with a metric",
     "must exist", "has already been taken", "is reserved", "is invalid", "can't be blank", "must be in the future",
     "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is turned off",
