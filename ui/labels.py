@@ -7,7 +7,7 @@ from appliance.audience.filters.fields import CHOICE_LABELS, label_path
 from appliance.core import i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
-from appliance.imports import results, store
+from appliance.imports import outcome_counts, results
 from ui.formats import join_names, number, uncapitalize
 
 # Icon and colour class of each event of the service, in the order in which events are offered.
@@ -300,7 +300,7 @@ def import_reasons(counts: Mapping[str, int], state: str) -> str:
     is_not_subscribed = state == "not_subscribed"
     labels = {
         name: label for name, label in _IMPORT_REASONS.items()
-        if (name in store.NOT_SUBSCRIBED_REASONS) == is_not_subscribed
+        if (name in outcome_counts.NOT_SUBSCRIBED_REASONS) == is_not_subscribed
     }  # fmt: skip
     return _join_counted(labels, counts)
 

@@ -28,7 +28,7 @@ from appliance.events.log import EventQuery
 from appliance.exports import records, streaming
 from appliance.flows import runs
 from appliance.flows.runs import RunQuery
-from appliance.imports import results, store
+from appliance.imports import outcome_counts, results, store
 from appliance.imports.file_reader import FilePreview
 from appliance.imports.store import DryRunQuery, ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.sending.messages import ledger
@@ -166,11 +166,11 @@ def serialize_import(row: models.Import) -> Import:
     progress = 1.0 if is_done else min(1.0, row.processed / row.total) if row.total and row.phase == "applying" else 0.0
     return Import(
         **values,
-        repeated=store.count_repeated(row),
+        repeated=outcome_counts.count_repeated(row),
         progress=round(progress, 4),
         columns=msgspec.convert(row.columns, list[ImportColumn]),
         options=store.get_options(row),
-        arriving=ImportArriving(**store.count_arriving(row), reasons=store.count_reasons(row)),
+        arriving=ImportArriving(**outcome_counts.count_arriving(row), reasons=outcome_counts.count_reasons(row)),
         left_in_place=ImportLeftInPlace(**{name: row.left_in_place.get(name, 0) for name in store.KEEP_REASONS}),
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from appliance.core import clock
 from appliance.core.errors import Conflict, NotFound
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.imports import store
+from appliance.imports import outcome_counts, store
 from appliance.imports.chunk import Outcome
 from appliance.imports.people import decode_warnings
 from appliance.imports.staging import StagingFile
@@ -193,7 +193,7 @@ class _OutcomesByLine:
         contact_id = self.contacts[line]
         last_state = self._last_states[contact_id] if 0 < contact_id < len(self._last_states) else 0
         # Whether a contact is subscribed to SMS is only counted for the pages.
-        return store.strip_sms(CONTACT_STATES[last_state or self.states[line]]).removesuffix(":phone")
+        return outcome_counts.strip_sms(CONTACT_STATES[last_state or self.states[line]]).removesuffix(":phone")
 
 
 class ResultLine(NamedTuple):
@@ -242,7 +242,7 @@ def _in_group(group: str) -> Callable[[ResultLine], bool]:
 
 
 def _in_state(state: str) -> Callable[[ResultLine], bool]:
-    return lambda line: store.page_state(line.state) == state
+    return lambda line: outcome_counts.page_state(line.state) == state
 
 
 # Filters for the lines of the results
@@ -395,7 +395,7 @@ def review_file(path: Path) -> FileReview | None:
 
 
 class OutcomeReview(NamedTuple):
-    """The skipped lines, the lines with warnings by `warning_groups`, and the contacts by `store.page_state`.
+    """The skipped lines, the lines with warnings by `warning_groups`, and the contacts by `outcome_counts.page_state`.
 
     `kept_opt_out_count` is the number of lines that kept an opt-out or a suppression.
     """
@@ -460,8 +460,8 @@ class OutcomeReviewer:
                 if result == "skipped":
                     self._skipped.add(line)
                     _note_first(self._examples["skipped"], line, reason or "")
-                elif (group := store.page_state(state or "")) in self._examples:
-                    _note_first(self._examples[group], line, store.strip_sms(state or "").partition(":")[2])
+                elif (group := outcome_counts.page_state(state or "")) in self._examples:
+                    _note_first(self._examples[group], line, outcome_counts.strip_sms(state or "").partition(":")[2])
                 if warnings:
                     self._left_out.add(line)
                     _note_first(self._left_out_values, line, [tuple(warning) for warning in warnings])
@@ -475,7 +475,7 @@ class OutcomeReviewer:
             texts = staged.fetch_addresses({line for lines in self._examples.values() for line in lines})
         finally:
             staged.close()
-        numbers = {**store.count_page_states(job), "skipped": job.skipped}
+        numbers = {**outcome_counts.count_page_states(job), "skipped": job.skipped}
         for name, examples in self._examples.items():
             lines: list[tuple[int, str, Remark]] = []
             for line, reason in sorted(examples.items()):

@@ -14,8 +14,8 @@ from appliance.audience.segments.store import SegmentCreate
 from appliance.core import validation
 from appliance.core.errors import Invalid, NotFound
 from appliance.imports import job as job_module
+from appliance.imports import outcome_counts, results, store
 from appliance.imports import removal as import_removal
-from appliance.imports import results, store
 from appliance.imports.job import Importer
 from appliance.imports.store import ImportOptions, Upload
 from appliance.sending.messages import transactional
@@ -339,7 +339,7 @@ def test_an_undo_counts_removed_and_restored_contacts_once(
     text += "old@example.org,,Bea\nsame@example.org,,Ada\ngone@example.org,,Eve\n"
     text += ",+14155550100,Cleo\nn1@example.org,,Nan\nn1@example.org,+14155550188,\n,+14155550188,Nora\n"
     job = apply_import(home, create_checked_import(home, text).id)
-    assert (job.created, job.updated, store.count_repeated(job)) == (3, 7, 4)
+    assert (job.created, job.updated, outcome_counts.count_repeated(job)) == (3, 7, 4)
     gone = Channel.get(Channel.key == "gone@example.org").contact_id
     transactions.write(removal.delete, home.account_id, gone)
     transactions.write(store.undo, home.account_id, job.id)

@@ -13,7 +13,7 @@ from appliance.audience.contacts import removal as contact_removal
 from appliance.audience.contacts import statuses
 from appliance.core import clock
 from appliance.core.validation import read
-from appliance.imports import contact_rows, removal, store
+from appliance.imports import contact_rows, outcome_counts, removal, store
 from appliance.imports import job as imports_job
 from appliance.imports.contact_rows import ConsentState
 from appliance.imports.job import Importer
@@ -329,12 +329,12 @@ def test_the_table_counts_contacts_as_the_import_does(home: Home) -> None:
     )
     job = create_import(home, file, opt_in_phone=True)
     Importer().run()
-    result = store.count_page_states(Import.get_by_id(job.id))
+    result = outcome_counts.count_page_states(Import.get_by_id(job.id))
     counts = statuses.count_contacts(home.account_id)
 
     assert all(result[name] for name in ("subscribed", "unsubscribed", "not_subscribed", "suppressed"))
     assert {**result, **counts._asdict()} == {**counts._asdict(), **result}
-    assert store.count_reasons(Import.get_by_id(job.id)).keys() & {"before", "file"} == {"file"}
+    assert outcome_counts.count_reasons(Import.get_by_id(job.id)).keys() & {"before", "file"} == {"file"}
 
 
 def test_phone_rows_of_a_file_match_contacts(home: Home) -> None:

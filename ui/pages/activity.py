@@ -16,7 +16,7 @@ from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
 from appliance.core.i18n import fold, gettext, gettext_noop, ngettext, pgettext
 from appliance.events import log
-from appliance.imports import store as imports_store
+from appliance.imports import outcome_counts
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery, OptOutReview
 from appliance.storage.database import Page
@@ -164,7 +164,7 @@ def _add_summaries(account_id: int, events: list[Event]) -> None:
     for event in events:
         if event.event == "import_completed" and (job := stored_imports.get(event.data["import_id"])):
             # The event counts rows. A row with the contact of an earlier row of the file does not count as an update.
-            event.data = event.data | {"updated": event.data["updated"] - imports_store.count_repeated(job)}
+            event.data = event.data | {"updated": event.data["updated"] - outcome_counts.count_repeated(job)}
         text, details = _SUMMARIES[event.event](event, actor_label(event.data["actor"] or audit.SYSTEM, names))
         import_id = event.data.get("import_id")
         href = f"/contacts/imports/{import_id}" if import_id in stored_imports else ""

@@ -13,7 +13,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, audit
 from appliance.core import addresses, clock, errors, uploads, validation
 from appliance.core.i18n import gettext, gettext_noop
-from appliance.imports import columns, detection, removal, results, store
+from appliance.imports import columns, detection, outcome_counts, removal, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.settings import config
 from appliance.storage.models import Import
@@ -257,7 +257,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     raw, _ = list_params(request, 50)
     raw.pop("search", None)
     page = await fetch(store.fetch_page, visit.account_id, validation.read(ImportQuery, raw))
-    repeats = {row.id: store.count_repeated(row) for row in page.rows}
+    repeats = {row.id: outcome_counts.count_repeated(row) for row in page.rows}
     return view.render(request, "imports/index.html", page=page, repeats=repeats, may_write=_can_edit(visit))
 
 
@@ -505,8 +505,8 @@ async def _render_import(
         columns=shown_columns, local_phone=_find_local_phone(shown_columns, form["default_country"] or country),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
         may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row),
-        number_readings=build_number_readings(row), arriving=store.count_page_states(row),
-        repeats=store.count_repeated(row), why=store.count_reasons(row), **context,
+        number_readings=build_number_readings(row), arriving=outcome_counts.count_page_states(row),
+        repeats=outcome_counts.count_repeated(row), why=outcome_counts.count_reasons(row), **context,
     )  # fmt: skip
 
 

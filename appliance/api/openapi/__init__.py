@@ -19,7 +19,7 @@ from appliance import VERSION
 from appliance.api import auth
 from appliance.api.auth import SignedIn
 from appliance.api.endpoints import LOGIN_PATHS, LOGOUT_PATHS
-from appliance.api.openapi import examples, operations, responses, typed_schemas
+from appliance.api.openapi import example_builder, operations, responses, typed_schemas
 from appliance.api.openapi.operations import build_operation, example_reference, schema_reference, tag_of
 from appliance.api.openapi.responses import COMMON_HEADERS, ErrorResponse, error_reference, header_references
 from appliance.api.routes import ROUTES
@@ -367,7 +367,7 @@ def build_document() -> dict[str, Any]:
             "headers": responses.build_headers(),
             "responses": responses.build_responses(),
             "schemas": schemas,
-            "examples": examples.ExampleBuilder(schemas, ROUTES).build_all(*_list_response_schemas()),
+            "examples": example_builder.ExampleBuilder(schemas, ROUTES).build_all(*_list_response_schemas()),
         },
     }
 

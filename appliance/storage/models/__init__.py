@@ -69,22 +69,19 @@ from appliance.storage.models.flows import (
     StepVisit,
     Trigger,
 )
+from appliance.storage.models.inbound import Bounce, Incoming, ProcessedNotification, Receipt
 from appliance.storage.models.message import (
     VARIANT_INDEXES,
     Attachment,
-    Bounce,
     BulkContent,
     CapturedMessage,
     Event,
     Hit,
-    Incoming,
     Link,
     MailPolicy,
     Message,
     MessageContent,
-    ProcessedNotification,
     RawMessage,
-    Receipt,
     RestoredSend,
     RetryPayload,
     SendLog,
