@@ -1,8 +1,8 @@
 """Pages and forms of another account of the same person.
 
 A browser session has one account open, for all tabs. A link may lead to a page of another account of the person, which
-offers to open it; nobody else learns that the page exists. A form says which account it was made for, because another
-one may have been opened in another tab meanwhile; then it is refused.
+offers to open it; other users get the same 404 as for a page that does not exist. A form says which account it was made
+for, because another one may have been opened in another tab since; then it is refused.
 """
 
 import re

@@ -350,8 +350,8 @@ def count_submission(key_id: int, now: int, is_new: bool) -> bool:
     )
 
 
-# The scope for managing keys and users and for reading the audit log. No API key and no own role can have it: whoever
-# gives out keys and roles can give any right.
+# The scope for managing keys and users and for reading the audit log. No API key and no own role can have it,
+# because a user who creates keys and roles can grant any right.
 ADMIN_SCOPE = "admin"
 # The scope for the user's own profile. Every role has it; no API key can have it.
 SELF_SCOPE = "self"

@@ -1,7 +1,7 @@
 """Challenges of passkeys: random values that a passkey signs, so that a signature cannot be used again.
 
 A challenge is for one purpose and one browser, expires after `LIFETIME_MS`, and is accepted once. Nothing is stored
-when it is issued, so nobody can fill the memory by asking for challenges: it carries its expiry and a MAC, whose key
+when it is issued, so requests for challenges cannot fill the memory: it carries its expiry and a MAC, whose key
 ends with the process. Only challenges that came back are remembered, until they expire.
 
 Web Authentication Level 3, section 13.4.3: at least 16 random bytes, verified by the service that issued them.

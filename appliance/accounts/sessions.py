@@ -113,8 +113,8 @@ def may_open(account: Account, method: str | None, identity: Identity | None) ->
     """Return whether a session that began with `method` may open an account that the person is a member of.
 
     A provider signs in to its own account, and one of the first account, whose owners run the installation, to all:
-    otherwise whoever manages the provider of one account could enter others. A password opens only accounts that allow
-    it. The method of sessions from before it was stored is None: they began with a password.
+    otherwise the person who manages the provider of one account could enter others. A password opens only accounts that
+    allow it. The method of sessions from before it was stored is None: they began with a password.
     """
     if identity is not None:
         return identity.provider.account_id in (FIRST_ACCOUNT, account.id)
@@ -228,7 +228,7 @@ def rename(user_id: int, session_id: int, name: str, by: Actor) -> Session:
 def revoke(user_id: int, session_id: int, by: Actor) -> Session:
     """End a session of a user from another session, and record who did it; raises NotFound.
 
-    Its device is forgotten, because somebody else may have it.
+    Its device is deleted, because it may be in other hands.
     """
     require_write_transaction()
     session = get(user_id, session_id)
@@ -253,8 +253,8 @@ def delete_all(user_id: int, kept_id: int | None = None) -> None:
     Used after a change of password, second factor or access, which has its own entry.
     """
     require_write_transaction()
-    kept = Session.get_or_none(Session.user == user_id, Session.id == (kept_id or 0))
-    devices.forget(user_id, kept.device_id if kept is not None else None)
+    current = Session.get_or_none(Session.user == user_id, Session.id == (kept_id or 0))
+    devices.forget(user_id, current.device_id if current is not None else None)
     Session.delete().where(Session.user == user_id, Session.id != (kept_id or 0)).execute()
 
 

@@ -34,7 +34,7 @@ def add(group: Any, add_command: Callable[..., Any], open_database: Prepare) -> 
     new.add_argument("name", metavar="NAME")
     new.add_argument("--owner", metavar="EMAIL", help="a user of the installation who becomes its first owner")
     command("list", _list, "list the accounts with their users, contacts and messages of this month")
-    words = "close an account: nobody can sign in and nothing is sent; links of sent messages go on working"
+    words = "close an account: its users cannot sign in and it sends nothing; links of sent messages keep working"
     for name, run, text in (("close", _close, words), ("reopen", _reopen, "open a closed account again")):
         command(name, run, text).add_argument("id", type=_parse_id, metavar="ID")
     limits = command("limits", _limit, "set limits of an account, and print them all")

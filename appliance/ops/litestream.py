@@ -41,9 +41,9 @@ class CheckpointGuard:
     """Says when this process has to checkpoint although Litestream is used; ask it about once a second.
 
     Litestream reads the log file itself. A process that is killed in a commit may leave frames there that Litestream
-    has copied, and that the next process overwrites. Litestream then copies the whole database file anew, and fails for
-    as long as the file lacks pages that are in the log only. While it copies nothing, or does not run, the log is
-    therefore copied into the file here, without waiting for anybody.
+    has copied, and that the next process overwrites. Litestream then copies the whole database file again, and fails as
+    long as the file lacks pages that are in the log only. While it copies nothing, or does not run, the log is
+    therefore copied into the file here, without waiting for readers.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The support bundle: one file that tells what an installation looks like, without secrets and without people.
 
-It is for whoever helps with a problem from outside. Texts go through `logs.redact`, as the log does, and rows of tables
-are only counted. Each part is written by itself, so that the bundle of a damaged installation has the other parts.
+It is for people who help with a problem from outside. Texts go through `logs.redact`, as the log does, and rows of
+tables are only counted. Each part is written by itself, so that the bundle of a damaged installation has the others.
 """
 
 import argparse

@@ -42,22 +42,21 @@ def run_export(options: argparse.Namespace, connection: "Connection") -> None:
     account = _Account(connection, options.directory)
     rows = {kind.name: list(_list_rows(connection, kind)) for kind in KINDS}
     directory = account.directory
-    names = {
-        (kind, row["id"]): directory.choose_name(kind, row["id"], row["name"] or "")
+    objects = {
+        directory.choose_name(kind, row["id"], row["name"] or ""): (KINDS_BY_NAME[kind], row)
         for kind, kind_rows in rows.items()
         for row in kind_rows
     }
     counts: Counter[str] = Counter()
     with output.Progress() as progress:
-        for number, ((kind, object_id), name) in enumerate(names.items()):
-            progress.show(name, number / len(names))
-            row = next(row for row in rows[kind] if row["id"] == object_id)
-            value = account.describe(KINDS_BY_NAME[kind], row, name)
+        for number, (name, (kind, row)) in enumerate(objects.items()):
+            progress.show(name, number / len(objects))
+            value = account.describe(kind, row, name)
             path = directory.path / f"{name}.json"
             is_new = not path.exists()
             is_written = files.write_json(path, value)
             counts["new" if is_new else "changed" if is_written else "unchanged"] += 1
-    for name in [name for name in directory.ids if name not in names.values()]:
+    for name in [name for name in directory.ids if name not in objects]:
         (directory.path / f"{name}.json").unlink(missing_ok=True)
         del directory.ids[name]
         directory.steps.pop(name, None)

@@ -21,7 +21,7 @@ from appliance.storage.journal import FORMAT, JOURNAL_FILE, FirstLine, JournalHe
 from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero.storage")
-# A journal is written anew once it can lose this many bytes, and this share of its size.
+# A journal is rewritten once it can lose this many bytes, and this share of its size.
 MIN_REMOVED_BYTES = 1_000_000
 _MIN_REMOVED_SHARE = 0.1
 # The new first line is padded with spaces, so that its numbers may be filled in at the end.
@@ -88,9 +88,14 @@ def _copy(file: BinaryIO, target: BinaryIO, header: JournalHeader, removable: _R
         offset += len(raw)
         if not isinstance(journal.parse_line(raw), journal.Sent):
             target.write(raw)
-    kept = target.tell() - _HEADER_BYTES
+    kept_bytes = target.tell() - _HEADER_BYTES
     first_line = FirstLine(
-        crypto.random_base62(16), FORMAT, header.journal, header.get_position(removable.end).size, kept, sent_before
+        crypto.random_base62(16),
+        FORMAT,
+        header.journal,
+        header.get_position(removable.end).size,
+        kept_bytes,
+        sent_before,
     )
     content = msgspec.json.encode(first_line).ljust(_HEADER_BYTES - 1) + b"\n"
     if len(content) != _HEADER_BYTES:

@@ -90,18 +90,27 @@ def test_a_send_with_a_lease(fresh_server: FreshServer, smtp_server: SmtpServer,
     wait_for_obstacles(api, [], 2)  # it gave the lease back
 
 
+def start_two_in_a_send(
+    fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]
+) -> tuple[Server, Server]:
+    """Return a machine in the middle of a slow send to 600 contacts, and a copy of it that does not run."""
+    server = start(fresh_server, smtp_server, lease_env)
+    api = server.client(validate=False)
+    other = clone(server, server.env)
+    smtp_server.rules.delay("body", 0.05)
+    send_campaign(api, create_list(api, 600))
+    smtp_server.wait_for(20)
+    return server, other
+
+
 @S3_FIRST
 def test_a_promotion_stops_the_other_machine(
     fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]
 ) -> None:
     """In a send, another machine takes the lease: the first stops within seconds, says why, and stays stopped."""
-    server = start(fresh_server, smtp_server, lease_env)
+    server, other = start_two_in_a_send(fresh_server, smtp_server, lease_env)
     api = server.client(validate=False)
-    other = clone(server, server.env)
     try:
-        smtp_server.rules.delay("body", 0.05)
-        send_campaign(api, create_list(api, 600))
-        smtp_server.wait_for(20)
         assert "epoch 2" in other.cli("promote", "--lease-only").stdout
         taken = len(smtp_server.messages)
         assert wait_for_obstacles(api, ["lease"], 1) < 1  # the command waited for the end of the former lease
@@ -159,13 +168,9 @@ def test_a_frozen_machine_sends_nothing_when_it_comes_back(
     fresh_server: FreshServer, smtp_server: SmtpServer, lease_env: dict[str, str]
 ) -> None:
     """A process that was stopped beyond its lease sends nothing after it, also not what it had claimed before."""
-    server = start(fresh_server, smtp_server, lease_env)
+    server, other = start_two_in_a_send(fresh_server, smtp_server, lease_env)
     api = server.client(validate=False)
-    other = clone(server, server.env)
     try:
-        smtp_server.rules.delay("body", 0.05)
-        send_campaign(api, create_list(api, 600))
-        smtp_server.wait_for(20)
         os.kill(server.pid, signal.SIGSTOP)
         time.sleep(0.2)
         other.cli("promote", "--lease-only")

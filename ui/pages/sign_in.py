@@ -199,7 +199,7 @@ async def _authenticate(request: Request, provider: SignInProvider, pending: Pen
         form.add_error("otp", gettext("This code is wrong or has already been used. Wait for the next one."))
         return None
     if pending.identity_id and user is not None:
-        # The token in the form could be that of somebody else, whose code is known.
+        # The token in the form could be that of another user, whose code is known.
         identity = await fetch(identities.find_by_id, provider, pending.identity_id)
         user = user if identity is not None and identity.user_id == user.id else None
     if user is None:

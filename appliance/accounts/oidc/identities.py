@@ -1,6 +1,6 @@
 """People at a provider who sign in as users: found by issuer and subject, linked by proof, or joined by their domain.
 
-An address never links: whoever controls it at the provider need not be the user (OpenID Connect Core 1.0, section 5.7).
+An address never links: the person who has it at the provider need not be the user (OpenID Connect Core 1.0, 5.7).
 A user links an identity while signed in, or by entering the password of the user once. A person with a verified address
 in a listed domain may become a new user, but never an existing one.
 """
@@ -67,7 +67,7 @@ def enter(provider: SignInProvider, claims: Claims, ip: str) -> SignedIn | None:
 
 
 def prepare_join(provider: SignInProvider, claims: Claims) -> NewUser | None:
-    """Return the new user that a person may become, with a password that nobody knows, or None.
+    """Return the new user that a person may become, with a random password, or None.
 
     The address must be verified and in a listed domain. At Google the organization that owns the account must be this
     domain, because a personal account can have any address ("OpenID Connect", claim `hd`). Call it outside of a write

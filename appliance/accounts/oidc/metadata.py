@@ -137,7 +137,7 @@ def is_microsoft(issuer: str) -> bool:
 
 
 def forget(issuer: str) -> None:
-    """Forget what a provider has published, so that it is read anew."""
+    """Remove what a provider has published from the cache."""
     metadata = _metadata.pop(issuer, None)
     if metadata is not None:
         _keys.pop((metadata.issuer, metadata.jwks_uri), None)
@@ -226,7 +226,7 @@ async def fetch_keys(metadata: Metadata, kid: str | None) -> list[dict[str, Any]
 
 
 async def fetch_all_keys(metadata: Metadata) -> list[dict[str, Any]]:
-    """Return all signing keys of a provider, read anew; raises ProviderError if they cannot be read."""
+    """Return all signing keys of a provider, without the cache; raises ProviderError if they cannot be read."""
     return await _read_keys(metadata.jwks_uri)
 
 

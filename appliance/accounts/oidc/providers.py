@@ -54,7 +54,7 @@ Domains = Annotated[
     Meta(max_length=MAX_DOMAINS),
     Meta(description="domains of verified email addresses whose owners may join without an invitation"),
 ]
-# Owners add owners: somebody else who manages an identity provider must not be able to.
+# Not `owner`: only an owner may add owners, and not the person who manages the identity provider.
 JoinRole = Annotated[
     Literal["admin", "editor", "author", "viewer"], Meta(description="role of those who join by their domain")
 ]
@@ -291,9 +291,10 @@ def delete(by: Actor, provider_id: int) -> SignInProvider:
 
 
 async def find_fault(provider: SignInProvider) -> str | None:
-    """Return why nobody could sign in with a provider, in plain words, or None: a test with the provider itself.
+    """Return why users could not sign in with a provider, in plain words, or None; this asks the provider itself.
 
-    It reads the discovery document and the keys anew, and has the token endpoint check the client ID and its secret.
+    It reads the discovery document and the keys without the cache, and has the token endpoint check the client ID and
+    its secret.
     """
     metadata.forget(provider.issuer)
     try:

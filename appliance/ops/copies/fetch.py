@@ -179,7 +179,7 @@ def _decrypt(source: Any, target: Any, identities: list[Any], name: str) -> None
 def _fetch_file(store: Store, file: FileRef, into: Path, reader: ReadingKeys) -> None:
     """Write a file of a copy.
 
-    Its content decides, not that of its object: a blob that a store has lost is encrypted anew by the next copy.
+    Its content decides, not that of its object: a blob that a store has lost is encrypted again by the next copy.
     """
     path = into / file.name
     own = reader.by_object.get(file.blob.key)

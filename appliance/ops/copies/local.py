@@ -2,8 +2,8 @@
 
 The folder `copies` of the data directory has `state.json`, the page index of the newest full copy, the recovery key
 that a passphrase protects, and `spool`, where a copy lies that is not yet uploaded. All of it is encrypted or of no use
-without the store, except for the identities of the newest copy and its base: whoever reads them on this machine could
-read its database as well.
+without the store, except for the identities of the newest copy and its base: a person who can read
+them on this machine can read its database as well.
 """
 
 import fcntl

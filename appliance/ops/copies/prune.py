@@ -58,7 +58,7 @@ def choose_kept(copies: list[CopyManifest], settings: Copies) -> set[str]:
     clock deletes nothing.
     """
     newest_first = sorted(copies, key=lambda copy: copy.sequence, reverse=True)
-    kept = {copy.id for copy in newest_first[:1]}
+    copies_to_keep = {copy.id for copy in newest_first[:1]}
     periods: tuple[tuple[int, Callable[[datetime], object]], ...] = (
         (settings.keep_days, lambda moment: moment.date()),
         (settings.keep_weeks, lambda moment: moment.isocalendar()[:2]),
@@ -68,8 +68,8 @@ def choose_kept(copies: list[CopyManifest], settings: Copies) -> set[str]:
         last_by_period: dict[object, str] = {}
         for copy in newest_first:
             last_by_period.setdefault(name_period(datetime.fromtimestamp(copy.taken_at / 1000, UTC)), copy.id)
-        kept.update(list(last_by_period.values())[:count])
-    return kept | {copy.base for copy in copies if copy.id in kept and copy.base is not None}
+        copies_to_keep.update(list(last_by_period.values())[:count])
+    return copies_to_keep | {copy.base for copy in copies if copy.id in copies_to_keep and copy.base is not None}
 
 
 def _delete_orphans(store: Store, folder: Path, entries: list[CopyEntry]) -> int:

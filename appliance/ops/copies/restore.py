@@ -111,7 +111,7 @@ def _ask_for_signer(entries: list[CopyEntry]) -> str:
     words = f"the copies there were signed by {' and by '.join(signers[:3])}" if signers else "there are no copies"
     return (
         f"the recovery key does not say who signed the copies, and {words}. Compare this with what you have noted, and "
-        "give it by --signer: whoever may write to the store can sign copies with another key"
+        "give it by --signer: a person with access to the store can sign copies with another key"
     )
 
 

@@ -22,7 +22,7 @@ from appliance.storage.transactions import require_write_transaction
 
 _SETTING = "copy_notices"  # the row of `setting` with `_Reported`; no setting of pages has this name
 # A store that cannot be reached is reported as a failed test restore only after this number of failures in a row: the
-# notice of late copies covers it as well, and a short interruption needs nobody.
+# notice of late copies covers it as well, and a short interruption ends by itself.
 _MIN_UNREACHABLE = 3
 _PASSING_CODES = ("unreachable", "busy")
 _HOUR_MS = 3_600_000

@@ -60,7 +60,7 @@ class Schedule(NamedTuple):
 
 
 def is_set_up(copies: Copies) -> bool:
-    """Return whether copies can be made: there is a store, and somebody will be able to read what is in it."""
+    """Return whether copies can be made: there is a store, and a key that can decrypt what is in it."""
     return bool(copies.store and (copies.recipients or recovery.is_set(_get_directory())))
 
 
@@ -159,7 +159,7 @@ def _find_due() -> Kind | None:
 
 
 def _compute_due_at(kind: Kind, copies: Copies) -> int | None:
-    """Return when a kind of run is due, in milliseconds: at once if somebody asked for it."""
+    """Return when a kind of run is due, in milliseconds: at once if it was requested."""
     waiting = history.find_open(kind)
     return 0 if waiting is not None and is_set_up(copies) else get_schedule(kind, copies).next_at
 

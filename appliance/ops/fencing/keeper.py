@@ -3,10 +3,10 @@
 | The lease object                                    | What this process does                                       |
 |-----------------------------------------------------|--------------------------------------------------------------|
 | is missing                                          | creates it; if it once held the lease, only after waiting    |
-| is of this machine, and of an epoch before one that | sends nothing: it was taken from this machine, and somebody  |
-| another machine has held, or is missing since       | has put the object of before in its place                    |
+| is of this machine, and of an epoch before one that | sends nothing: it was taken from this machine, and an older  |
+| another machine has held, or is missing since       | object was put back in its place                             |
 | is of this machine, and released                    | takes it                                                     |
-| is of this machine, and of another process          | takes it once nobody has renewed it for its duration         |
+| is of this machine, and of another process          | takes it once it was not renewed for its duration            |
 | is of another machine, of a lower epoch             | takes it back, and waits for its duration before it sends    |
 | is of another machine                               | sends nothing; a person decides (`campanero promote`)        |
 | is its own                                          | renews it, four times in its duration                        |
@@ -141,7 +141,7 @@ class LeaseKeeper:
         return self._node.seen_epoch > max(self._node.epoch, epoch)
 
     def _claim(self, record: LeaseRecord) -> LeaseRecord:
-        """Return a lease that this machine may take once nobody can hold the former one any more."""
+        """Return a lease that this machine may take once the former one has certainly ended."""
         seconds = max(record.seconds, self._seconds)
         return records.claim(record, self._node, seconds)
 
@@ -159,7 +159,7 @@ class LeaseKeeper:
         return self._write(records.make_first(self._node, self._seconds), None)
 
     def _take(self, fetched: FetchedLease) -> None:
-        """Take the lease of this machine: after its release, or when nobody has renewed it for its duration."""
+        """Take the lease of this machine: after its release, or when it was not renewed for its duration."""
         record = fetched.record
         if not record.is_released and not self._has_watched(fetched.etag, record.seconds):
             return send_lease.lose(_WAITING)

@@ -3,7 +3,7 @@
 Durations are measured by each machine itself, and the epoch says who took the lease last, so that wrong clocks do not
 matter. Times in the object are only shown, or compared with other times of the same machine.
 
-The object is signed with the installation's key, which both machines have: whoever else may write to the store could
+The object is signed with the installation's key, which both machines have: another writer of the store could
 otherwise empty `blocks`, so that a promotion would hold nothing, and messages would be sent twice. Such a writer can
 still delete the object or put an earlier one in its place.
 """

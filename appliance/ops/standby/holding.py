@@ -83,7 +83,7 @@ def has_all_blocks(lease: LeaseRecord, heartbeat_ms: int) -> bool:
     """Return whether a lease names all blocks of which messages may have left since the last heartbeat of a copy.
 
     It has forgotten some if it is much later than the copy. If it had ended before the copy was written, it may not be
-    the last one: somebody may have put an earlier object in its place.
+    the last one: an earlier object may have been put in its place.
     """
     behind = lease.renewed_at - heartbeat_ms
     return -2 * lease.seconds * 1000 < behind < lease.kept_seconds * 1000

@@ -114,7 +114,7 @@ class Store(Protocol):
         ...
 
     def discard_unfinished(self) -> int:
-        """Delete what uploads left that nobody has continued for a week, and return how many there were."""
+        """Delete what uploads left that were not continued for a week, and return how many there were."""
         ...
 
     def close(self) -> None:

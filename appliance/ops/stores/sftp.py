@@ -186,7 +186,7 @@ class SftpStore:
         raise base.NotSupported("an SFTP server has no conditional writes: use a bucket for that")
 
     def discard_unfinished(self) -> int:
-        """Delete the unfinished uploads that nobody has continued for a week. See `Store.discard_unfinished`."""
+        """Delete the unfinished uploads that were not continued for a week. See `Store.discard_unfinished`."""
 
         async def discard(prefix: str, depth: int) -> int:
             client, count = await self._get_client(), 0

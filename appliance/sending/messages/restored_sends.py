@@ -1,4 +1,4 @@
-"""Messages that were sent after the backup from which the database was restored: nobody gets them again.
+"""Messages that were sent after the backup from which the database was restored: they are not sent again.
 
 A restore reads them from the journal (`ops/backups/replay_sends.py`). Messages whose rows are in the backup are marked
 as sent at once. For all others the restore stores a `RestoredSend`, because a campaign that was not yet started in the
