@@ -66,6 +66,9 @@ LONG_FILES = {
     "test_tables_without_javascript.py", "test_templates.py", "test_threats_xss.py",
 }  # fmt: skip
 
+# A test that takes longer fails, because a run that hangs says nothing; then its clean-up has this long, again and again
+MAX_TEST_SECONDS, MAX_TEST_SECONDS_FULL, MAX_CLEANUP_SECONDS = 300, 3600, 30
+
 # The modules with a test that uses the fixture `browser`, and those with one that uses `executable`
 BROWSER_MODULES = pytest.StashKey[set[Path]]()
 EXECUTABLE_MODULES = pytest.StashKey[set[Path]]()
@@ -132,6 +135,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if is_first_process and not session.config.getoption("collectonly") and _modules_using("executable", session.items):
         session.config.stash[BESIDE_TESTS] = stack = ExitStack()
         stack.enter_context(build_in_background())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let a test fail where it hangs: in its set-up, itself, or its clean-up."""
+    seconds = MAX_TEST_SECONDS_FULL if item.config.getoption("--full") else MAX_TEST_SECONDS
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"not done after {seconds} s"))
+    signal.setitimer(signal.ITIMER_REAL, seconds, MAX_CLEANUP_SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

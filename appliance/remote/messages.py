@@ -87,14 +87,11 @@ def run_tail(options: argparse.Namespace, connection: "Connection") -> None:
         "campaign_id": options.campaign, "flow_id": options.flow, "status": options.status, "to": options.to,
         "created_after": options.since,
     }  # fmt: skip
-    rows = _fetch(connection, query, options.lines, 0)
-    _print_messages(options, rows)
-    known: dict[int, str] = {}
-    newest = 0
-    if options.follow:
-        for row in [*_fetch(connection, query, MAX_FOLLOWED, 0), *rows]:
-            known[row["id"]] = row["status"]
-            newest = max(newest, row["id"])
+    # One look for both: a message that came between two would be known without having been printed
+    rows = _fetch(connection, query, max(options.lines, MAX_FOLLOWED) if options.follow else options.lines, 0)
+    _print_messages(options, rows[max(len(rows) - options.lines, 0) :])
+    known = {row["id"]: row["status"] for row in rows}
+    newest = max([0, *known])
     while options.follow:
         time.sleep(options.interval)
         rows = _fetch(connection, query, MAX_FOLLOWED, newest)

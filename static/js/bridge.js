@@ -121,7 +121,8 @@
     isWanted = false;
     people.querySelector("button[data-as]")?.click();
   };
-  menu?.addEventListener("toggle", ({ newState }) => {
+  // Before it opens: the event after that would come when the first letter has been typed already
+  menu?.addEventListener("beforetoggle", ({ newState }) => {
     isWanted = false;
     word.value = "";
     if (newState !== "open") return;

@@ -30,6 +30,19 @@ def environment(home: Path, **others: str) -> dict[str, str]:
     return {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **others}
 
 
+def read_until(process: subprocess.Popen[bytes], text: str, seconds: float = 30) -> None:
+    """Read what a process prints until it contains the text. Raises AssertionError if that takes too long."""
+    assert process.stdout is not None
+    output, end = b"", time.monotonic() + seconds
+    while text.encode() not in output:
+        readable, _, _ = select.select([process.stdout], [], [], max(end - time.monotonic(), 0))
+        more = os.read(process.stdout.fileno(), 65_536) if readable else b""
+        if not more:
+            process.kill()  # so that the test ends
+            raise AssertionError(f"it did not print {text!r}, but {output!r}")
+        output += more
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Path:
     """Return the home directory of a user who is signed in to the service with its full key."""
@@ -249,33 +262,20 @@ class TestDailyCommands:
 
     def test_messages(self, server: Server, run: Run, home: Path) -> None:
         """A message is sent with its files, once for a key; `tail --follow` prints it when it comes, until Ctrl C."""
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "appliance",
-            "messages",
-            "tail",
-            "-n",
-            "0",
-            "--follow",
-            "--interval",
-            "0.2",
-        ]
         (home / "note.txt").write_text("a note")
+        send = ("messages", "send", "--to", "dan@example.org", "--subject", "Receipt {{ data.order }}",
+                "--text", "@note.txt", "--attach", "note.txt")  # fmt: skip
+        run(*send, "-F", "order=6")
+        command = [sys.executable, "-P", "-m", "appliance", "messages", "tail", "-n", "1", "--follow"]
         with subprocess.Popen(
-            [*command, "--to", "dan@example.org", "--jq", ".subject"], env=environment(home), cwd=home, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [*command, "--interval", "0.2", "--to", "dan@example.org", "--jq", ".subject"], env=environment(home),
+            cwd=home, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         ) as follower:  # fmt: skip
-            assert follower.stdout is not None
-            time.sleep(2)
-            send = (
-                "messages", "send", "--to", "dan@example.org", "--subject", "Receipt {{ data.order }}",
-                "--text", "@note.txt", "-F", "order=7", "--attach", "note.txt", "--idempotency-key", "order-7",
-            )  # fmt: skip
-            numbers = [run(*send, "--jq", ".id").stdout for _ in range(2)]
+            # The last message is printed at once; from then on it follows
+            read_until(follower, "Receipt")
+            numbers = [run(*send, "-F", "order=7", "--idempotency-key", "order-7", "--jq", ".id").stdout for _ in "ab"]
             assert numbers[0] == numbers[1]
-            assert follower.stdout.readline() == "Receipt {{ data.order }}\n" or follower.stdout.readline()
+            read_until(follower, "Receipt 7")
             follower.send_signal(signal.SIGINT)
             assert follower.wait(30) == 130
         assert "dan@example.org  Receipt 7" in run("messages", "tail", "--to", "dan@example.org").stdout

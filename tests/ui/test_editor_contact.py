@@ -57,6 +57,14 @@ def test_enter_takes_the_first_person_found(page: Page, api: Client) -> None:
     expect(page.locator("#as-people button")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(frame.get_by_role("heading", name="Good day Ann6")).to_be_visible()
+    # What is typed at once after the menu has opened is not lost
+    page.keyboard.press("Escape")
+    typed = page.evaluate("""() => {
+      document.querySelector('[popovertarget=as-menu]').click();
+      document.activeElement.value = 'a';
+      return new Promise((resolve) => setTimeout(() => resolve(document.activeElement.value), 100));
+    }""")
+    assert typed == "a"
 
 
 def test_a_test_shows_the_contact_of_the_preview(page: Page, api: Client, smtp: SmtpServer) -> None:
