@@ -66,7 +66,7 @@ LONG_FILES = {
     "test_tables_without_javascript.py", "test_templates.py", "test_threats_xss.py",
 }  # fmt: skip
 
-# A test that takes longer fails, because a run that hangs says nothing; then its clean-up has this long, again and again
+# A test that takes longer fails, because a run that hangs reports nothing; its clean-up then has this long, repeatedly
 MAX_TEST_SECONDS, MAX_TEST_SECONDS_FULL, MAX_CLEANUP_SECONDS = 300, 3600, 30
 
 # The modules with a test that uses the fixture `browser`, and those with one that uses `executable`
