@@ -159,6 +159,8 @@ class MessagePreparer:
         self._contents: LRUCache[tuple[SourceId, MessageLanguage], SharedContent] = LRUCache(
             _MAX_CACHED_BYTES, getsizeof=_get_size
         )
+        # Those of `_contents` used since the last `prefetch`, by source and language of the contact: a shorter way.
+        self._recent: dict[tuple[SourceId, str | None], SharedContent] = {}
         # By the id of a `BulkContent` and the language of the contact. Its size is not known exactly, so it has few.
         self._bulk_contents: LRUCache[tuple[int, str | None], CompiledEmail] = LRUCache(_MAX_BULK_CONTENTS)
         self._source_languages: dict[SourceId, SourceLanguages] = {}
@@ -186,6 +188,7 @@ class MessagePreparer:
 
         If reading the contacts of a source fails, this is only logged, and `prepare` reads them one by one.
         """
+        self._recent = {}
         runs = {row.run_id for row in ledger_rows if row.run_id is not None}
         if runs:
             self._run_starts |= shared_content.fetch_run_starts(runs)
@@ -248,7 +251,7 @@ class MessagePreparer:
                 to, named = single.to, row._replace(recipient=single.first_recipient or row.recipient)
         else:
             shared = self._get_shared(source, self._get_language(source, row))
-        values, parts = self._get_values(shared, named, shared.conditions), shared.encoded
+        values, parts = self._get_values(shared, named, source, shared.conditions), shared.encoded
         if source is not None and shared.is_marketing:
             host = self._get_sender_domain(row.account_id, shared.sender.email).unsubscribe_host
             unsubscribe_url = values.get("unsubscribe_url") or links.build_unsubscribe_url(row.id)
@@ -312,7 +315,7 @@ class MessagePreparer:
             shared, row = single.shared, row._replace(recipient=single.first_recipient or row.recipient)
         else:
             shared = self._get_shared(source, self._get_language(source, row))
-        values = self._get_values(shared, row)
+        values = self._get_values(shared, row, source)
         return compose.fill(shared.content, values, merge_limits.render_deadline(merge_limits.MAX_VIEW_SECONDS))
 
     def _build_sms(self, row: LedgerRow) -> OutgoingMessage:
@@ -358,7 +361,7 @@ class MessagePreparer:
             shared = self._compile_single_sms(row)
         else:
             shared = self._get_shared(source, self._get_language(source, row))
-        values = self._get_values(shared, row, shared.conditions) | compose.build_link_tokens(row.id)
+        values = self._get_values(shared, row, source, shared.conditions) | compose.build_link_tokens(row.id)
         if not shared.is_marketing:
             return compose.fill_sms(shared.content.text, values)
         settings = shared.sms_settings or shared_content.get_sms_settings(self._get_account(row.account_id))
@@ -392,16 +395,17 @@ class MessagePreparer:
         self,
         shared: SharedContent,
         row: LedgerRow,
+        source: SourceId | None,
         conditions: section_conditions.ConditionCache | None = None,
     ) -> dict[str, Any]:
-        """Return the values of the merge tags of one message.
+        """Return the values of the merge tags of one message, whose source is that of `_get_source`.
 
         `conditions` is a cache that evaluates the conditions of sections for many recipients at a time. Without it,
         they are evaluated for this recipient alone.
         """
         contact_id = shared.sample_contact_id if shared.sample_contact_id is not None else row.contact_id
         contact_id = None if contact_id == NO_CONTACT_ID else contact_id
-        contact_values = self._contact_values.get((self._get_source(row), row.contact_id))
+        contact_values = self._contact_values.get((source, row.contact_id))
         if contact_values is not None:
             recipient_values = merge_tags.get_recipient_values(contact_values, row.recipient, row.address_kind)
         else:
@@ -470,13 +474,18 @@ class MessagePreparer:
 
     def _get_shared(self, source: SourceId, contact_language: str | None) -> SharedContent:
         """Return the content for contacts with a language; languages whose messages are equal share it."""
+        recent = self._recent.get((source, contact_language))
+        if recent is not None:
+            return recent
         language = self._choose_language(source, contact_language)
         shared = self._contents.get((source, language))
         if shared is None:
             shared = self._contents[source, language] = shared_content.compile_shared(source, language)
+            self._recent = {}  # it may hold content for which there is no room in `_contents` any more
         expected = self._expected.pop((source, language), None)
         if expected is not None:
             self._expect_contacts(source, shared, expected)
+        self._recent[source, contact_language] = shared
         return shared
 
     def _choose_language(self, source: SourceId, contact_language: str | None) -> MessageLanguage:
