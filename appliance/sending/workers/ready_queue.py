@@ -386,7 +386,7 @@ class ReadyQueue:
         self._taken_ids.update(row.id for row in candidates)
         # A message keeps the Date of its first attempt, so that each attempt has the same bytes.
         now = clock.now_ms()
-        return [row._replace(first_attempt_at=row.first_attempt_at or now) for row in candidates]
+        return [row if row.first_attempt_at else row.with_first_attempt(now) for row in candidates]
 
     def _count_waiting(self) -> Counter[str]:
         """Return the number of rendered messages that wait for each limit, by its name."""

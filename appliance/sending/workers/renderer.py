@@ -209,12 +209,12 @@ def _sign(row: LedgerRow, draft: UnsignedMessage | Outcome) -> RenderedMessage:
     if not isinstance(draft, Outcome):
         try:
             prepared = draft.sign()
-            row = row._replace(body_hash=retries.hash_body(prepared))
+            row = row.with_body_hash(retries.hash_body(prepared))
             return RenderedMessage(row, prepared, None, time.monotonic())
         except Exception as error:
             draft = _handle_exception(row, error)
     # Without a body hash, the message does not become uncertain if the process dies.
-    return RenderedMessage(row._replace(body_hash=None), None, draft, time.monotonic())
+    return RenderedMessage(row.with_body_hash(None), None, draft, time.monotonic())
 
 
 def _handle_exception(row: LedgerRow, error: Exception) -> Outcome:
