@@ -38,7 +38,8 @@ from appliance.sending.messages.compose import CompiledMessage, Sender
 # Encoded values are cached, because first names and cities repeat: so many of a slot and of a body, of so many bytes.
 _MAX_CACHED_VALUES, _MAX_CACHED_OF_BODY, _MAX_CACHED_BYTES = 1_024, 4_096, 100
 # Names of tokens and links that are different in each message and short enough for one line.
-_MESSAGE_VALUES = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN, *links.LINK_NAMES)
+_TOKENS = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN)
+_MESSAGE_VALUES = (*_TOKENS, *links.LINK_NAMES)
 # Tokens and URLs that fit on one line and that quoted-printable leaves as they are.
 _PLAIN_URL = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
 # Texts that HTML and quoted-printable leave as they are: single words, names and addresses.
@@ -169,9 +170,10 @@ class EncodedBody:
         # The encodings of links leave plain ones as they are.
         may_be_plain = is_link or all(name in _FILTERS_WITHOUT_EFFECT for name, _ in slot.name[1:])
         is_plain = (_PLAIN_URL if is_link else PLAIN_TEXT).fullmatch
+        is_token = is_link and slot.name[0] in _TOKENS  # made here, and always plain
 
         def encode(value: Any, budget: FillBudget) -> bytes:
-            if may_be_plain and type(value) is str and is_plain(value):
+            if type(value) is str and (is_token or (may_be_plain and is_plain(value))):
                 return value.encode() + SOFT_BREAK  # its characters need no encoding
             encoded = encode_fragment(slot.to_text(value))
             budget.take(0)
