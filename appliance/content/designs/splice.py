@@ -117,6 +117,18 @@ class ConditionPiece(NamedTuple):
 Piece = str | Slot | ConditionPiece
 
 
+def list_variables(pieces: "list[Piece]") -> list[Variable]:
+    """Return the variables of all outputs and conditions, each once."""
+    variables: dict[tuple[str, ...], Variable] = {}
+    for piece in pieces:
+        if isinstance(piece, ConditionPiece):
+            inner = list_variables([*piece.pieces, *piece.else_pieces])
+            variables |= {variable.path: variable for variable in (piece.variable, *inner)}
+        elif isinstance(piece, Slot):
+            variables[piece.variable.path] = piece.variable
+    return [*variables.values()]
+
+
 class SpliceTemplate:
     """A template as a list of pieces: fixed texts, outputs and conditions.
 

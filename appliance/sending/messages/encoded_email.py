@@ -29,6 +29,7 @@ from appliance.content.designs.splice import (
     Variable,
     as_parent,
     is_present,
+    list_variables,
 )
 from appliance.core import addresses
 from appliance.sending.delivery.mime import SOFT_BREAK, Mail, encode_fragment, encode_quoted_printable, is_single_spaced
@@ -37,6 +38,8 @@ from appliance.sending.messages.compose import CompiledMessage, Sender
 
 # Encoded values are cached, because first names and cities repeat: so many of a slot and of a body, of so many bytes.
 _MAX_CACHED_VALUES, _MAX_CACHED_OF_BODY, _MAX_CACHED_BYTES = 1_024, 4_096, 100
+# A subject is cached if it and the values in it are this long together.
+_MAX_CACHED_HEADER_CHARACTERS = 300
 # Names of tokens and links that are different in each message and short enough for one line.
 _TOKENS = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN)
 _MESSAGE_VALUES = (*_TOKENS, *links.LINK_NAMES)
@@ -63,6 +66,7 @@ class EncodedMessage:
 
     def __init__(self, content: CompiledMessage) -> None:
         self._content = content
+        self._subject, self._from_name = CachedHeader(content.subject), CachedHeader(content.from_name)
         self._bodies: tuple[EncodedBody, EncodedBody] | None = None
 
     def build_mail(
@@ -85,9 +89,9 @@ class EncodedMessage:
         return Mail(
             message_id=links.build_message_id(message_id, sender.email.rpartition("@")[2]),
             date=date,
-            sender=(content.from_name.render(values, until) or sender.name, sender.email),
+            sender=(self._from_name.render(values, until) or sender.name, sender.email),
             recipient=recipient,
-            subject=content.subject.render(values, until),
+            subject=self._subject.render(values, until),
             text=text.fill(values, until),
             html=html.fill(values, until),
             reply_to=sender.reply_to or None,
@@ -96,6 +100,39 @@ class EncodedMessage:
             # The bodies set this when they are filled, so it is read last.
             is_single_spaced=text.is_single_spaced and html.is_single_spaced,
         )
+
+
+class CachedHeader:
+    """A subject or From name, rendered once for equal values: most contain at most a first name, and these repeat."""
+
+    def __init__(self, compiled: CompiledTemplate) -> None:
+        self._compiled = compiled
+        # None if only the Liquid library can render the template.
+        self._variables = None if compiled.pieces is None else list_variables(compiled.pieces)
+        self._texts: dict[tuple[str | None, ...], str] = {}
+
+    def render(self, values: Mapping[str, Any], until: float) -> str:
+        """Return the text for these values; `until` and the errors are those of `CompiledTemplate.render`."""
+        key = self._read_key(values)
+        if key is None:
+            return self._compiled.render(values, until)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._compiled.render(values, until)
+            size = len(text) + sum(len(value) for value in key if value is not None)
+            if len(self._texts) < _MAX_CACHED_VALUES and size <= _MAX_CACHED_HEADER_CHARACTERS:
+                self._texts[key] = text
+        return text
+
+    def _read_key(self, values: Mapping[str, Any]) -> tuple[str | None, ...] | None:
+        """Return the values in the text, or None unless they are texts: equal values of other types differ (1, 1.0)."""
+        if self._variables is None:
+            return None
+        try:
+            key = [variable.look_up(values) for variable in self._variables]
+        except NeedsLiquid:
+            return None
+        return tuple(key) if all(value is None or type(value) is str for value in key) else None
 
 
 @lru_cache(maxsize=64)
