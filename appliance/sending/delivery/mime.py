@@ -81,15 +81,13 @@ def write(mail: Mail) -> bytes:
     Raises ValueError if a header has an invalid name, or a line break that is not part of folding.
     """
     headers = (
-        ("Date", format_date(int(mail.date))),
-        ("From", format_mailbox(*mail.sender)),
         ("To", mail.recipient),
         ("Message-ID", f"<{mail.message_id}>"),
         ("Subject", _encode_subject(mail.subject)),
         *((("Reply-To", mail.reply_to),) if mail.reply_to else ()),
         *mail.headers,
     )
-    head = write_headers(headers) + mail.shared
+    head = _write_origin(int(mail.date), *mail.sender) + write_headers(headers) + mail.shared
     if mail.html is None:
         return b"".join((head, _PLAIN_HEADERS, _encode_body(mail.text)))
     if mail.attachments:
@@ -181,6 +179,12 @@ def write_headers(headers: Sequence[tuple[str, str]]) -> bytes:
         name = next(name for name, value in headers if _LINE_BREAKS.search(value.replace("\r\n ", "")))
         raise ValueError(f"{name} contains a line break")
     return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode()
+
+
+@lru_cache(maxsize=64)
+def _write_origin(seconds: int, name: str | None, address: str) -> bytes:
+    """Return the headers Date and From, which many messages have in common."""
+    return write_headers((("Date", format_date(seconds)), ("From", format_mailbox(name, address))))
 
 
 @lru_cache(maxsize=256)
