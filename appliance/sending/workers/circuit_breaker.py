@@ -174,6 +174,8 @@ class CircuitBreaker:
         rejection by the provider: it may accept every message without saying so, and each would be sent twice. Of the
         messages that cannot be rendered, count only those whose sender is rejected.
         """
+        if error is None and not (self._pauses or self._refusal_counts or self._reputation_counts):
+            return  # the usual case: there is nothing to end or to reset
         with self._lock:
             is_sender_fault = isinstance(error, SenderRejected | MailUnauthenticated)
             if is_sender_fault and error is not None and error.smtp is not None:
