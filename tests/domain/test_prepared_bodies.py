@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.content.designs import merge
-from appliance.content.designs.merge_limits import Context, MergeError
+from appliance.content.designs.merge_limits import Context, MergeError, render_deadline
 from appliance.sending.delivery import mime
 from appliance.sending.messages import encoded_email
-from appliance.sending.messages.encoded_email import EncodedBody
+from appliance.sending.messages.encoded_email import CachedHeader, EncodedBody
 from tests.domain.test_precompiled_templates import VALUES, templates
 
 WORDS = st.lists(
@@ -56,6 +56,27 @@ def test_an_encoded_body_equals_the_rendered_text(source: str, values: dict[str,
         assert decode(encoded) == normalize(expected)
         assert has_valid_lines(encoded)
         assert not body.is_single_spaced or mime.is_single_spaced(encoded)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Hi {{ contact.name | default: 'you' }}!",
+        "{% if contact.name %}[{{ email }}]{% else %}-{% endif %}",
+        "{{ contact.name.first }}",
+        "{% for part in contact.name %}{{ part }}{% endfor %}",
+        "{{ contact.absent }}",
+        "Hi",
+    ],
+)
+def test_a_cached_subject_is_the_recipient_s_own(source: str) -> None:
+    """Whatever was rendered before, a subject equals the rendered template, also for values that compare as equal."""
+    compiled = merge.compile_template(source, "header")
+    header = CachedHeader(compiled)
+    for name in ("Ann", "", None, 1, True, 1.0, "1", "True", {"first": "Bo"}, ["a"], "x" * 400, "Ann", 0, False):
+        for email in ("a@example.org", "b@example.org"):
+            values = {"contact": {"name": name}, "email": email}
+            assert header.render(values, render_deadline()) == compiled.render(values)
 
 
 @given(WORDS, st.lists(st.tuples(WORDS, WORDS), max_size=4))
