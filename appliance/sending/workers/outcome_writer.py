@@ -9,8 +9,9 @@ than an entry, and this millisecond does not delay a message that is claimed ahe
 import asyncio
 import contextlib
 import logging
+from collections.abc import Generator
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from appliance.core.errors import OutcomeLost, Postponed, RateLimited, Unavailable
 from appliance.sending.messages import queue
@@ -25,10 +26,41 @@ _SETTLE_SECONDS = 0.1
 _MAX_LOGGED = 500
 
 
+class Writing:
+    """An outcome and a claim on their way to the disk: await it for whether the message is claimed, or for the error.
+
+    A task that is cancelled while it waits does not cancel the write.
+    """
+
+    __slots__ = ("_error", "_is_claimed", "_waiters")
+
+    def __init__(self) -> None:
+        self._is_claimed: bool | None = None
+        self._error: BaseException | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        """Wait for the end of the write."""
+        if self._is_claimed is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            yield from waiter
+        if self._error is not None:
+            raise self._error
+        return bool(self._is_claimed)
+
+    def end(self, is_claimed: bool, error: BaseException | None = None) -> None:
+        """Set the result, or the error that those who wait get."""
+        self._is_claimed, self._error = is_claimed, error
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
 class _Pending(NamedTuple):
     outcome: Outcome | None
     row_to_claim: LedgerRow | None
-    future: "asyncio.Future[bool]"
+    writing: Writing
     claim_error: BaseException | None = None  # why its claim failed, if the outcome is written alone because of that
 
 
@@ -73,18 +105,18 @@ class OutcomeWriter:
         self._logged = 0  # entries written since the log was settled; 0 means that it need not be settled
         self._settle_timer: asyncio.TimerHandle | None = None
 
-    def write(self, outcome: Outcome | None, row_to_claim: LedgerRow | None) -> "asyncio.Future[bool]":
-        """Write an outcome and claim a message; return a future whose result is whether the message is claimed.
+    def write(self, outcome: Outcome | None, row_to_claim: LedgerRow | None) -> Writing:
+        """Write an outcome and claim a message; await the result, which is whether the message is claimed.
 
-        The future is done once both are on disk; a message that is not claimed must not be sent. While the storage is
+        It is there once both are on disk; a message that is not claimed must not be sent. While the storage is
         unavailable, an outcome is retried until it is stored, and its claim is given up (result False). If the claim
         fails with another error, the outcome is stored without it; if the outcome fails, its message is set to
-        `uncertain`. The future fails with Unavailable if there is only a claim or the service ends, and with any other
-        error of a claim.
+        `uncertain`. The error is Unavailable if there is only a claim or the service ends, or any other error of a
+        claim.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        self._waiting.append(_Pending(outcome, row_to_claim, future))
+        writing = Writing()
+        self._waiting.append(_Pending(outcome, row_to_claim, writing))
         if not self._is_busy:
             self._is_busy = True
             self._delay = loop.call_later(_MAX_DELAY_SECONDS, self._submit)
@@ -93,21 +125,21 @@ class OutcomeWriter:
             self._delay = None
             # Workers that are ready in the same iteration of the event loop join the batch.
             loop.call_soon(self._submit)
-        return future
+        return writing
 
-    async def wait_for_claim(self, row: LedgerRow, claiming: "asyncio.Future[bool]") -> bool:
-        """Return whether a message was claimed; `claiming` is the future from `write`.
+    async def wait_for_claim(self, row: LedgerRow, claiming: Writing) -> bool:
+        """Return whether a message was claimed; `claiming` is from `write`.
 
         If the caller is cancelled meanwhile, a message that was claimed is postponed: nothing of it was sent, but
         without an outcome it would be in doubt after the next start.
         """
         try:
-            return await asyncio.shield(claiming)
+            return await claiming
         except asyncio.CancelledError:
             await self.give_up_claim(row, claiming)
             raise
 
-    async def give_up_claim(self, row: LedgerRow, claiming: "asyncio.Future[bool]") -> bool:
+    async def give_up_claim(self, row: LedgerRow, claiming: Writing) -> bool:
         """Wait for a claim, postpone its message if it was claimed, and return whether it was.
 
         The outcome must not be written before, because the outcomes of a transaction are recorded before its claims.
@@ -227,8 +259,8 @@ class OutcomeWriter:
             for entry in batch:
                 if entry.claim_error is not None:
                     self._raise_to_callers([entry], entry.claim_error)
-                elif not entry.future.done():
-                    entry.future.set_result(entry.row_to_claim is not None and entry.row_to_claim.id in claimed)
+                else:
+                    entry.writing.end(entry.row_to_claim is not None and entry.row_to_claim.id in claimed)
         self._submit_later()
 
     def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
@@ -248,6 +280,4 @@ class OutcomeWriter:
     @staticmethod
     def _raise_to_callers(batch: list[_Pending], error: BaseException) -> None:
         for entry in batch:
-            if not entry.future.done():
-                entry.future.set_exception(error)
-                entry.future.exception()  # marks it as retrieved, since not every caller awaits the future
+            entry.writing.end(False, error)

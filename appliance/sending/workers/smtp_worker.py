@@ -39,7 +39,7 @@ from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
-from appliance.sending.workers.outcome_writer import postpone
+from appliance.sending.workers.outcome_writer import Writing, postpone
 from appliance.sending.workers.renderer import RenderedMessage
 from appliance.sending.workers.sender import WorkerContext
 from appliance.storage import transactions
@@ -57,7 +57,7 @@ class _PendingClaim(NamedTuple):
     The result of `claiming` is whether the message was claimed; `revision` is the permission revision from before.
     """
 
-    claiming: "asyncio.Future[bool]"
+    claiming: Writing
     revision: int
 
 
