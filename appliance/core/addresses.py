@@ -275,6 +275,8 @@ def to_ascii(address: str) -> str | None:
 
     Raises idna.IDNAError for a domain that has no ASCII form.
     """
+    if address.isascii() and "@" in address:
+        return address
     local, _, domain = address.rpartition("@")
     if not local.isascii():
         return None

@@ -104,6 +104,11 @@ def write(mail: Mail) -> bytes:
     )
 
 
+def is_ascii(written: bytes) -> bool:
+    """Return whether a mail of `write` without attachments is ASCII; its bodies are, and so are most headers."""
+    return written[: written.index(b"\r\n\r\n")].isascii()
+
+
 def _build_parts(mail: Mail) -> list[bytes]:
     """Return the head and the parts of a mail with attachments.
 

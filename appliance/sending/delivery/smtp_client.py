@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from appliance.core import addresses
@@ -29,8 +30,7 @@ from appliance.sending.delivery import bounce_classes
 # Replies are parsed strictly (RFC 5321, 4.2) and converted into errors of delivery.
 
 # RFC 5321, 4.5.3.1.5 allows 512 octets; a server that sends longer lines is tolerated up to this limit
-MAX_REPLY_LINE_BYTES = 4_096
-MAX_REPLY_LINES = 200
+MAX_REPLY_LINE_BYTES, MAX_REPLY_LINES = 4_096, 200
 _LINE = re.compile(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
 _LAST_LINE_STARTS = {b"%d " % code: code for code in range(200, 600)}
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})\b")
@@ -62,6 +62,12 @@ class Reply(NamedTuple):
         return f"{self.code} {self.text}".strip()
 
 
+@lru_cache(maxsize=256)
+def _parse_single_line(code: int, line: bytes) -> Reply:
+    """Return a reply of one line; servers repeat most of them for each message."""
+    return Reply(code, line[4:].decode("utf-8", "replace"))
+
+
 class ReplyParser:
     """An incremental parser: `feed` accepts bytes as they arrive and returns the replies that are complete."""
 
@@ -84,7 +90,7 @@ class ReplyParser:
             line = line.removesuffix(b"\r")
             code = _LAST_LINE_STARTS.get(line[:4])
             if code is not None and not self._lines and len(line) <= MAX_REPLY_LINE_BYTES:
-                replies.append(Reply(code, line[4:].decode("utf-8", "replace")))  # a reply of one line
+                replies.append(_parse_single_line(code, line))
                 continue
             reply = self._line(line)
             if reply is not None:
@@ -145,6 +151,7 @@ class Envelope(NamedTuple):
     rcpt_to: str
     content: bytes
     is_stuffed: bool = False  # True if the content needs no dot-stuffing: it ends in CRLF and no line begins with a dot
+    is_ascii: bool = False  # True if the content is known to be ASCII
 
 
 class TokenSource(Protocol):
@@ -198,15 +205,15 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
     sender = addresses.to_ascii(envelope.mail_from) or envelope.mail_from
     recipient = addresses.to_ascii(envelope.rcpt_to) or envelope.rcpt_to
     mail_command = [f"MAIL FROM:<{sender}>"]
-    if not (sender + recipient).isascii():
+    has_ascii_addresses = (sender + recipient).isascii()
+    if not has_ascii_addresses:
         if "SMTPUTF8" not in extensions:
             raise RecipientRejected("the next hop does not accept this address (no SMTPUTF8)", 553, "5.6.7")
         mail_command.append("SMTPUTF8")
-    if "8BITMIME" in extensions and not (envelope.content.isascii() and (sender + recipient).isascii()):
+    if "8BITMIME" in extensions and not (has_ascii_addresses and (envelope.is_ascii or envelope.content.isascii())):
         mail_command.append("BODY=8BITMIME")  # with SMTPUTF8, the headers contain the addresses in UTF-8
     if "SIZE" in extensions:
-        size = len(envelope.content)
-        limit = extensions["SIZE"]
+        size, limit = len(envelope.content), extensions["SIZE"]
         if limit.isdigit() and 0 < int(limit) < size:
             raise RecipientRejected(f"the next hop accepts at most {limit} bytes", 552, "5.3.4")
         mail_command.append(f"SIZE={size}")
@@ -250,6 +257,12 @@ class OpenedEnvelope(NamedTuple):
     mail: "asyncio.Future[Reply]"
     rcpt: "asyncio.Future[Reply] | None"
     data: "asyncio.Future[Reply] | None"
+
+    def is_accepted(self) -> bool:
+        """Return whether all replies are there and good, so that there is nothing to wait for."""
+        if self.rcpt is None or self.data is None or not self.data.done() or self.data.exception():
+            return False
+        return self.mail.result().is_good and self.rcpt.result().is_good and self.data.result().code == 354
 
 
 # The connection sends bytes, matches replies to commands by their order, and limits every wait. `SmtpClient` adds the

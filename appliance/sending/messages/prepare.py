@@ -269,7 +269,9 @@ class MessagePreparer:
         if len(content) > MAX_MAIL_LINES and _count_lines(content, files) > MAX_MAIL_LINES:
             raise ValueError(_TOO_MANY_LINES % {"limit": MAX_MAIL_LINES})
         # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
-        envelope = Envelope(_get_return_path(row, sender, sender_domain), recipient, content, is_stuffed=True)
+        return_path = _get_return_path(row, sender, sender_domain)
+        is_ascii = not files and mime.is_ascii(content)
+        envelope = Envelope(return_path, recipient, content, is_stuffed=True, is_ascii=is_ascii)
         prepared = OutgoingMessage(envelope, mail.subject, sender, mail.message_id)
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 

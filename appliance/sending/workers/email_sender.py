@@ -109,6 +109,9 @@ class EmailWorker(SmtpWorker):
 
     async def _send_next(self) -> None:
         ready = self._next.ready if self._next is not None else None
+        if self._is_claimed_ahead():  # so it goes to a fixed server, as the message before it
+            await self._send_to_fixed_server(ready)
+            return
         if ready is not None and ready.prepared is not None and self._get_kind(ready.row.provider) in TRANSPORTS:
             await self._send_over_http(ready)
             return

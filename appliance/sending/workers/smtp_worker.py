@@ -114,8 +114,10 @@ class SmtpWorker:
 
     async def _take_next(self) -> bool:
         """Wait for the next message and set `_next`; return whether there is one."""
+        if self._is_claimed_ahead():
+            return True
         is_halted = self._stop_switch.is_halted()
-        if is_halted and self._next is not None and self._next.claim is None:
+        if is_halted and self._next is not None:
             self._put_back_next()  # a message taken meanwhile
         if self._next is None and not is_halted and not self._limits.has_overall_limit:
             self._next = _as_next(self._ready_queue.poll())
@@ -130,6 +132,10 @@ class SmtpWorker:
             finally:
                 timer.cancel()
         return self._next is not None
+
+    def _is_claimed_ahead(self) -> bool:
+        """Return whether there is a next message that was claimed ahead, for the connection of the one before it."""
+        return self._next is not None and self._next.claim is not None
 
     async def _connect_for_next(self) -> bool:
         """Connect to the provider of the next message before taking it; return whether there is a message."""
@@ -273,6 +279,8 @@ class SmtpWorker:
         self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None
     ) -> DeliveryError | None:
         """Wait until the server is ready for the message; return the error of a rejection or a lost connection."""
+        if opened is not None and opened.is_accepted():
+            return None
         try:
             await client.wait_until_ready(opened or client.open_envelope(envelope))
         except DeliveryError as error:
