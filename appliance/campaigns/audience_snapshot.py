@@ -109,8 +109,7 @@ def write_audience(
     hours = send_times.list_hours(Campaign.get_by_id(key.campaign_id)) if members.zone else range(0)
     try:
         if members.zone:
-            account_send_time = send_times.write_zone_tables(key.campaign_id, parameters["account"], hours[0])
-            parameters |= {"account_send_time": account_send_time, "first_hour": hours[0]}
+            parameters |= send_times.write_zone_table(key.campaign_id, parameters["account"], hours[0])
             members = members._replace(zone=send_times.LISTED_SQL)
         db.execute(
             "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT, "

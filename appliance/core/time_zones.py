@@ -3,6 +3,7 @@
 A local time is written `2026-12-01T09:00`, without an offset.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
@@ -137,6 +138,26 @@ def _find_calling_code_zones() -> dict[str, str]:
         if zone is not None:
             zones[str(code)] = zone
     return zones
+
+
+def fingerprint_rules() -> str:
+    """Return a text that changes when phone numbers, countries or names may have other time zones than before."""
+    return _fingerprint_rules(_get_day())
+
+
+@lru_cache(1)
+def _fingerprint_rules(day: int) -> str:
+    import phonenumbers
+    from phonenumbers.tzdata import TIMEZONE_DATA
+
+    countries = sorted(clock.country_names())
+    areas = sorted({tuple(names) for names in TIMEZONE_DATA.values()})
+    rules = (
+        phonenumbers.__version__, sorted(list_zones()),
+        [find_country_zone(country) for country in countries],
+        [(names, _choose_common_zone(names, day)) for names in areas],
+    )  # fmt: skip
+    return hashlib.blake2b(repr(rules).encode(), digest_size=8).hexdigest()
 
 
 # Local times.

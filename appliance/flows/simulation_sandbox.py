@@ -113,6 +113,7 @@ class SimulationSandbox:
             ),
             "message_content": NO_ROWS, "bulk_content": NO_ROWS, "raw_message": NO_ROWS, "attachment": NO_ROWS,
             "retry_payload": NO_ROWS, "send_log": NO_ROWS, "hit": NO_ROWS, "click_hour": NO_ROWS,
+            "contact_zone": NO_ROWS,
             "bounce": NO_ROWS, "processed_notification": NO_ROWS, "warm_up_day": ALL_ROWS,
             "sms_day": ALL_ROWS, "receipt": NO_ROWS, "incoming": NO_ROWS,
             "link": filtered("account_id = :account AND campaign_id IS NULL"),

@@ -17,7 +17,7 @@ from huey import Huey
 from huey.consumer import Consumer
 
 from appliance.accounts import access, settings
-from appliance.audience import bulk_actions, mirrors, suppressions
+from appliance.audience import bulk_actions, mirrors, stored_zones, suppressions
 from appliance.audience.segments import query_plan
 from appliance.campaigns import (
     audience_snapshot,
@@ -118,6 +118,7 @@ class Jobs:
         self._links_lock = threading.Lock()
         self._consents_lock = threading.Lock()
         self._replays_lock = threading.Lock()
+        self._zones_lock = threading.Lock()
         self._last_cleanup_ms = self._last_experiments_ms = 0
         self._queued: set[str] = set()
         self._paused: set[str] = set()
@@ -134,7 +135,7 @@ class Jobs:
             "starts": self.start_campaigns, "consents": self.keep_consents,
             "experiments": self.advance_experiments, "requests": self.request_worker.run,
             "replays": self.run_replays, "updates": updates.check_if_due, "copies": self.copy_elsewhere,
-            "limits": limit_notice.notify_owners,
+            "limits": limit_notice.notify_owners, "zones": self.store_zones,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)
@@ -299,6 +300,10 @@ class Jobs:
         """Run the bulk actions that are due."""
         bulk_actions.run_due(self.importer.stopping)
 
+    def store_zones(self) -> None:
+        """Compute the time zones of contacts that have changed; return at once if another thread does."""
+        self._run_once(self._zones_lock, stored_zones.fill)
+
     def delete_expired(self) -> None:
         """Delete expired rows, unneeded payloads and deliveries, old events, and old refused entries into flows.
 
@@ -408,7 +413,7 @@ class Jobs:
         if abs(now - self._last_cleanup_ms) < _HOUR_MS:
             return False
         self._last_cleanup_ms = now
-        for name in ("cleanup", "consents", "updates", "limits"):
+        for name in ("cleanup", "consents", "updates", "limits", "zones"):
             signals.wake(name)
         return True
 
@@ -492,6 +497,8 @@ def _do_each_minute() -> None:
     signals.wake("copies")  # reports problems to the owners
     if experiment.has_running() or split_tests.has_running():
         signals.wake("experiments")
+    if stored_zones.is_due():
+        signals.wake("zones")
     if send_times.is_any_sending():
         transactions.write(settings.write_heartbeat)
 
@@ -505,9 +512,9 @@ def refresh_segments() -> None:
 _pulse_log = logging.getLogger("campanero.pulse")
 
 # Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, a copy, starts of campaigns, link
-# checks, a replay, segments, mirrors and slow mirrors may each occupy a thread for a long time, and preflights several.
-# The remaining two threads run all other jobs.
-_WORKERS = 16 + rehearsal.MAX_CONCURRENT
+# checks, a replay, segments, time zones, mirrors and slow mirrors may each occupy a thread for a long time, and
+# preflights several. The remaining two threads run all other jobs.
+_WORKERS = 17 + rehearsal.MAX_CONCURRENT
 
 
 # A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.

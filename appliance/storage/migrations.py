@@ -401,6 +401,14 @@ def _roles(handle: Any) -> None:
         database.create_tables([models.Role], safe=False)
 
 
+def _contact_zones(handle: Any) -> None:
+    """Add the stored time zones of contacts, which a job fills, and the batches of tests in flows."""
+    if not database.table_exists("contact_zone"):
+        database.create_tables([models.TimeZone, models.ContactZone], safe=False)
+    if "batches" not in {row[1] for row in handle.execute("PRAGMA table_info(split_test)").fetchall()}:
+        handle.execute("ALTER TABLE split_test ADD COLUMN batches TEXT NOT NULL DEFAULT '[]'")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -422,6 +430,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _copies,
     _account_limits,
     _roles,
+    _contact_zones,
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import apsw
 import peewee
 
 from appliance.core import limited_process, logs
-from appliance.storage import disk_guard
+from appliance.storage import disk_guard, triggers
 from appliance.storage.database import checkpoint, close_database, connection, is_log_replicated, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
 
@@ -187,6 +187,7 @@ class Writer:
         """Return the connection of the writer thread; for a new connection set the cache size and watch the log."""
         handle = connection()
         if handle is not self._watched:
+            triggers.install(handle)
             handle.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KB}").fetchall()
             self._checkpointer.watch(handle)
             self._watched = handle

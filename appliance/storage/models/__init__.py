@@ -91,6 +91,7 @@ from appliance.storage.models.message import (
     WebhookDelivery,
 )
 from appliance.storage.models.sign_in import Device, Identity, Passkey, Session, SignInProvider
+from appliance.storage.models.time_zones import ZONE_TRIGGERS, ContactZone, TimeZone
 
 ALL = (
     Account, User, TeamMember, Role, Invitation, Passkey, Device, SignInProvider, Identity, Session,
@@ -99,7 +100,7 @@ ALL = (
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
     Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
     Flow, Trigger, Step, Run, StepVisit, FlowRequest, FlowReplay, SplitTest, Cursor,
-    SegmentWatch, SegmentMember, Campaign, SendTime, ClickHour, Experiment, Variant,
+    SegmentWatch, SegmentMember, Campaign, SendTime, TimeZone, ContactZone, ClickHour, Experiment, Variant,
     Series, Occurrence, Proposal,
     RawMessage, Message, BulkContent, MessageContent, Attachment, RetryPayload, SendLog, Link, Hit, CapturedMessage,
     Event,
@@ -119,6 +120,7 @@ __all__ = [
     "NESTED_STEP_KEYS",
     "SEARCH_SQL",
     "VARIANT_INDEXES",
+    "ZONE_TRIGGERS",
     "Account",
     "ApiKey",
     "AppClient",
@@ -140,6 +142,7 @@ __all__ = [
     "Consent",
     "Contact",
     "ContactList",
+    "ContactZone",
     "CopyRun",
     "Cursor",
     "Device",
@@ -197,6 +200,7 @@ __all__ = [
     "TeamMember",
     "Template",
     "TemplateRevision",
+    "TimeZone",
     "Trigger",
     "User",
     "Variant",

@@ -226,6 +226,8 @@ class SplitTest(Table):
     terms = Json()  # what is compared, by `flows.split_tests`; other terms begin another test
     state = TextField(default="testing")  # testing, decided
     started_at = Time()
+    # Of a test with uneven shares: the weights of each batch after the first, and the last visit before it.
+    batches = Json(default=list, constraints=[SQL("DEFAULT '[]'")])
     typical_amount = Json()  # `experiments.evidence.TypicalAmount`, from before the test
     winner = TextField(null=True)  # the key of the branch that all take who come to the step
     chosen_by = TextField(null=True)  # who chose it: service, or the actor as in the audit log

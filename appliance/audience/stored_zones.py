@@ -1,0 +1,111 @@
+"""The time zones of contacts as they are stored, so that fixing a large audience computes none.
+
+A zone follows from the contact's data, phone numbers and country (`time_zones`). A trigger marks the row of a contact
+when one of them changes (`storage/triggers.py`), and a job computes marked and missing rows, in batches. Until then
+their zone is computed where it is needed, so that a stored zone is never another one than the rule gives. The zone of
+the account is stored as null: it may change. If the rule itself changes, with new data of time zones or phone numbers,
+all rows are computed again.
+"""
+
+import json
+import threading
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, split_source
+from appliance.core import clock, time_zones
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, run_set, scalar
+from appliance.storage.transactions import require_write_transaction
+
+# The number of the zone of contact `c` as SQL, 0 for that of the account; null if it must be computed. `:known_to` is
+# the result of `find_known_to`.
+NUMBER_SQL = (
+    "(SELECT coalesce(z.time_zone_id, 0) FROM contact_zone z WHERE z.contact_id = c.id AND z.contact_id <= :known_to "
+    "AND NOT z.is_stale)"
+)
+_SETTING = "contact_zones"
+_SAVE_STATE = (
+    "INSERT INTO setting (name, value, updated_at) VALUES (?1, ?2, ?3) "
+    "ON CONFLICT (name) DO UPDATE SET value = ?2, updated_at = ?3"
+)
+_LIST_STALE = "SELECT contact_id FROM contact_zone WHERE is_stale LIMIT ?"
+_LIST_NEW = "SELECT id FROM contact WHERE id > ? ORDER BY id LIMIT ?"
+_COMPUTE = f"SELECT c.id, {SOURCE_AND_ZONE_SQL} FROM contact c WHERE c.id IN (SELECT value FROM json_each(:items))"
+_STORE = (
+    "INSERT OR REPLACE INTO contact_zone (contact_id, time_zone_id, is_stale) "
+    "SELECT value ->> 0, value ->> 1, 0 FROM json_each(:items)"
+)
+_ADD_NAMES = "INSERT OR IGNORE INTO time_zone (name) SELECT value FROM json_each(:items)"
+_BATCH = 400
+# A batch is followed by a pause of this many times as long, because other writes are more urgent.
+_PAUSE_FACTOR = 3
+
+
+class ZoneState(NamedTuple):
+    """Which zones are stored: by which rules (`time_zones.fingerprint_rules`), and up to which contact id."""
+
+    rules: str
+    known_to: int
+
+
+_UNKNOWN = ZoneState("", 0)
+
+
+def _load() -> ZoneState:
+    text = scalar("SELECT value FROM setting WHERE name = ?", (_SETTING,))
+    return _UNKNOWN if text is None else msgspec.json.decode(text, type=ZoneState)
+
+
+def find_known_to() -> int:
+    """Return the contact id up to which zones are stored by the present rules; 0 if the rules have changed."""
+    state = _load()
+    return state.known_to if state.rules == time_zones.fingerprint_rules() else 0
+
+
+def is_due() -> bool:
+    """Return whether any zone is marked or missing. New rules are noticed by `fill` only."""
+    return bool(rows(_LIST_STALE, (1,)) or rows(_LIST_NEW, (_load().known_to, 1)))
+
+
+def fill(stopping: threading.Event) -> None:
+    """Compute all zones that are marked, missing or from other rules; `stopping` ends it after the current batch."""
+    if not rows(_LIST_NEW, (0, 1)):
+        return
+    rules = time_zones.fingerprint_rules()
+    while not stopping.is_set():
+        started = time.perf_counter()
+        if not transactions.write(fill_batch, rules):
+            return
+        stopping.wait(_PAUSE_FACTOR * (time.perf_counter() - started))
+
+
+def fill_batch(rules: str, size: int = _BATCH) -> int:
+    """Compute the zones of up to `size` contacts by the rules with this fingerprint; return how many there were."""
+    require_write_transaction()
+    state = _load()
+    known_to = state.known_to if state.rules == rules else 0
+    ids = [row[0] for row in rows(_LIST_STALE, (size,))]
+    new_ids = [row[0] for row in rows(_LIST_NEW, (known_to, size - len(ids)))] if len(ids) < size else []
+    if not ids and not new_ids:
+        return 0
+    numbers, values = _load_numbers(), {"items": json.dumps(ids + new_ids), "account_zone": None}
+    zones = [
+        (contact_id, None if text is None else numbers[split_source(text)[1]])
+        for contact_id, text in rows(_COMPUTE, values)
+    ]
+    run_set(_STORE, zones)
+    text = msgspec.json.encode(ZoneState(rules, new_ids[-1] if new_ids else known_to)).decode()
+    run(_SAVE_STATE, (_SETTING, text, clock.now_ms()))
+    return len(ids) + len(new_ids)
+
+
+def _load_numbers() -> dict[str, int]:
+    """Return the number of each time zone by name; names that are new get one."""
+    numbers = {name: number for number, name in rows("SELECT id, name FROM time_zone")}
+    if not numbers.keys() >= time_zones.list_zones():
+        run_set(_ADD_NAMES, sorted(time_zones.list_zones() - numbers.keys()))
+        numbers = {name: number for number, name in rows("SELECT id, name FROM time_zone")}
+    return numbers
