@@ -13,7 +13,7 @@ from appliance.api.flow_runs import FlowRunDetail, serialize_run_detail
 from appliance.api.http import page_headers
 from appliance.api.messages import IncomingMessage
 from appliance.api.schemas import Json, Moment
-from appliance.audience import bulk_actions, lists, suppressions
+from appliance.audience import bulk_actions, lists, suppressions, time_zones
 from appliance.audience.bulk_actions import BulkDone, BulkWrite
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal, store, timeline, write
@@ -112,11 +112,20 @@ class MessageText(Struct):
     data: Annotated[Json, Meta(description="values for merge tags")]
 
 
+class ClickHour(Struct):
+    """How often a contact clicks at an hour of the day, from which campaigns take their best hour."""
+
+    hour: Annotated[int, Meta(description="hour of the day on the contact's clock, 0 to 23")]
+    clicks: Annotated[int, Meta(description="number of messages that the contact first clicked in that hour")]
+
+
 class ContactExport(Struct):
     """All stored data about a contact."""
 
     exported_at: Annotated[Moment, Meta(description="when the export was created")]
     contact: Annotated[schemas.Contact, Meta(description="the contact")]
+    time_zone: Annotated[str, Meta(description="time zone by which campaigns and flows are sent to the contact")]
+    click_hours: Annotated[list[ClickHour], Meta(description="hours at which the contact clicks")]
     lists: Annotated[list[ListName], Meta(description="lists of which the contact is a member")]
     left_lists: Annotated[list[ListName], Meta(description="lists that the contact left")]
     suppressions: Annotated[list[Suppression], Meta(description="suppressions of the contact's addresses")]
@@ -148,6 +157,7 @@ def _format_time(ms: int) -> str:
 
 
 _CHUNK_ROWS = 500
+_SELECT_CLICK_HOURS = "SELECT hour, clicks FROM click_hour WHERE contact_id = ? ORDER BY hour"
 
 
 def serialize_timeline(timeline_entries: Sequence[Entry]) -> list[TimelineEntry]:
@@ -185,6 +195,8 @@ def collect_contact_data(account_id: int, contact_id: int) -> ContactExport:
     return ContactExport(
         exported_at=str(clock.iso(clock.now_ms())),
         contact=schemas.serialize_contact(contact),
+        time_zone=time_zones.find_zones(account_id, [contact_id])[contact_id].zone.key,
+        click_hours=[ClickHour(*row) for row in rows(_SELECT_CLICK_HOURS, (contact_id,))],
         lists=_fetch_lists("membership", contact_id),
         left_lists=_fetch_lists("list_opt_out", contact_id),
         suppressions=_fetch_suppressions(contact),

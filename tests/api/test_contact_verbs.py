@@ -116,7 +116,8 @@ def test_list_the_consent_evidence(api: Client) -> None:
 def test_export_a_contact(api: Client) -> None:
     """The export has the contact, lists, evidence, suppressions, messages with their texts, and events."""
     people = api.post("/lists", {"name": "Dossier"}).expect(201)["id"]
-    created = create_contact(api, "dossier@example.org", list_ids=[people], data={"tags": ["a"]})
+    created = create_contact(api, "dossier@example.org", list_ids=[people],
+                             data={"tags": ["a"], "time_zone": "Asia/Tokyo"})  # fmt: skip
     api.post("/messages", {"to": "dossier@example.org", "subject": "Receipt", "body": "<p>Paid</p>"}).expect(201)
     api.post("/suppressions", {"address": "dossier@example.org", "note": "n"}).expect(201)
     response = api.get(f"/contacts/{created['id']}/export")
@@ -125,6 +126,7 @@ def test_export_a_contact(api: Client) -> None:
     assert whole["contact"]["id"] == created["id"] and whole["lists"] == [{"id": people, "name": "Dossier"}]
     assert [row["act"] for row in whole["consents"]] == ["suppressed", "opt_in"]
     assert [row["note"] for row in whole["suppressions"]] == ["n"]
+    assert (whole["time_zone"], whole["click_hours"]) == ("Asia/Tokyo", [])
     assert whole["message_texts"][0]["body"] == "<p>Paid</p>" and len(whole["messages"]) == 1
     assert {row["event"] for row in whole["events"]} >= {"contact_add", "list_add", "tag_add", "opt_in"}
     assert api.get("/contacts/999999/export").status == 404

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from appliance.accounts.audit import Actor
+from appliance.api.contacts import collect_contact_data
 from appliance.audience.contacts import removal
 from appliance.campaigns import (
     audience,
@@ -246,16 +247,23 @@ def test_what_is_refused_and_warned_of(home: Home) -> None:
 
 
 def test_clicks_follow_a_merge_and_a_correction(home: Home) -> None:
-    """Merged contacts keep the clicks of both; a click that was by a machine is taken out again."""
+    """Merged contacts keep the clicks of both; a click that was by a machine is taken out again.
+
+    The export of a contact has the hours, and an erasure deletes them.
+    """
     first, second = (home.contact(f"{name}@example.org", data={"time_zone": ZONES[1]}) for name in "ab")
     for contact in (first, second):
         click(contact.id, home.account_id, ZONES[1], 9, 2)
     at = int(datetime(2031, 11, 3, 9, 30, tzinfo=ZoneInfo(ZONES[1])).timestamp() * 1000)
     transactions.write(removal.merge, home.account_id, first.id, second.id, BY_API)
     assert rows("SELECT contact_id, hour, clicks FROM click_hour") == [(first.id, 9, 4)]
+    exported = collect_contact_data(home.account_id, first.id)
+    assert (exported.time_zone, [(row.hour, row.clicks) for row in exported.click_hours]) == (ZONES[1], [(9, 4)])
     for _ in range(5):
         transactions.write(click_hours.remove_click, FirstClick(home.account_id, first.id, at))
     assert rows("SELECT * FROM click_hour") == []
     click(first.id, home.account_id, ZONES[1], 9, 2)
     weights = audience.weigh_hours(home.campaign(home.list_of(first.id).id), FIRST, UNTIL)
     assert (weights.best, weights.people) == (9, 1)
+    transactions.write(removal.erase, home.account_id, first.id, BY_API)
+    assert rows("SELECT * FROM click_hour") == []
