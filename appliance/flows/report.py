@@ -16,9 +16,10 @@ from msgspec import Meta, Struct
 
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext
-from appliance.flows import document, holdouts, jumps, split_results
+from appliance.flows import document, holdouts, jumps, split_results, split_sample
 from appliance.flows.holdouts import FlowHoldout
 from appliance.flows.split_results import SplitTestResult
+from appliance.flows.split_sample import SplitSample
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import FINAL_STATUSES, STATUSES
 from appliance.storage.database import rows
@@ -142,6 +143,12 @@ class StepFigures(Struct):
     messages: Annotated[MessageFigures, Meta(description="messages sent by the step; null if it sends none")] | None
     test: (
         Annotated[SplitTestResult, Meta(description="the test of a `random_split`, of all time; null without one")]
+        | None
+    ) = None
+    sample_size: (
+        Annotated[
+            SplitSample, Meta(description="what the test of a `random_split` needs, also before it is live; else null")
+        ]
         | None
     ) = None
 
@@ -334,9 +341,7 @@ def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]
     former = sorted((visits.keys() | messages.keys()) - {step["id"] for _, step in current})
     for path, step in [*current, *((None, step) for step in _load_former_steps(flow.id, former))]:
         step_id, sentence = step["id"], summarize_step(flow.account_id, step)
-        yield _build_step_figures(
-            step, sentence, path, visits.get(step_id, {}), messages.get(step_id, []), paths, flow.id
-        )
+        yield _build_step_figures(step, sentence, path, visits.get(step_id, {}), messages.get(step_id, []), paths, flow)
 
 
 def summarize_step(account_id: int, step: dict[str, Any]) -> str:
@@ -355,7 +360,7 @@ def _load_former_steps(flow_id: int, ids: Sequence[int]) -> Iterator[dict[str, A
 
 def _build_step_figures(
     step: dict[str, Any], sentence: str, path: str | None, visits: _VisitCounts,
-    messages: list[_MessageCount], paths: _Paths, flow_id: int,
+    messages: list[_MessageCount], paths: _Paths, flow: Flow,
 ) -> StepFigures:  # fmt: skip
     step_id = step["id"]
     counts: dict[str | None, dict[str | None, int]] = defaultdict(dict)
@@ -382,7 +387,8 @@ def _build_step_figures(
         went_on=paths.number(went_on, step=step_id, outcome="went_on"), yes=yes, no=no, branches=branches,
         skipped=paths.number_by_reason(counts["skipped"], step=step_id, outcome="skipped"),
         left=paths.number_by_reason(counts["exited"], step=step_id, outcome="exited"),
-        test=split_results.get_result(flow_id, step) if path is not None else None,
+        test=split_results.get_result(flow.id, step) if path is not None else None,
+        sample_size=split_sample.estimate(flow.account_id, flow.id, step) if path is not None else None,
         messages=(
             _build_message_figures(step_id, messages, paths) if messages or step["type"] in ("email", "sms") else None
         ),

@@ -2,14 +2,15 @@
 
 A run counts for the branch that it took first, and converts once: by a click on a message of the run, or by an event of
 its contact, both within `CONVERSION_DAYS` after the step. An event counts for the last run before it. The counts of
-versions with different shares are compared apart (`experiments.evidence`), because fixed shares are what makes the
-evidence valid (docs/decisions.md#22).
+versions with different shares, and those of the batches of an uneven test, are compared apart (`experiments.evidence`),
+because fixed shares are what makes the evidence valid (docs/decisions.md#22).
 """
 
 import json
 import logging
 import time
-from typing import Annotated, Any, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta, Struct, convert
@@ -18,6 +19,7 @@ from appliance.core import clock
 from appliance.core.errors import NotFound
 from appliance.events.amounts import CLAMPED_AMOUNT
 from appliance.events.listing import Moment
+from appliance.experiments.allocation import MIN_RECIPIENTS, choose_weights
 from appliance.experiments.decision import Decision, decide_by_amount, decide_by_rate
 from appliance.experiments.evidence import Batches, Counts, TypicalAmount
 from appliance.experiments.report import ExperimentDecision, describe_decision
@@ -36,18 +38,23 @@ CONVERSION_DAYS = 30
 # A test is looked at again after at least a minute, and after this many times as long as counting took.
 _MIN_PAUSE_SECONDS, _PAUSE_FACTOR = 60.0, 100
 _MAX_KNOWN_TESTS = 1_000
+# Uneven tests: another batch begins after at least this time, and this many runs for each branch in the one before.
+_MIN_BATCH_MS, _MIN_BATCH_RUNS, _MAX_BATCHES = clock.DAY_MS, MIN_RECIPIENTS, 200
+# Smaller changes of the shares are not worth a batch, since only the runs of one batch are compared.
+_MIN_CHANGE = 0.05
 _VISITED = (
-    "SELECT run_id, outcome, entered_at, min(id) FROM step_visit WHERE flow_id = :flow AND action_id = :step "
+    "SELECT run_id, outcome, entered_at, min(id) AS id FROM step_visit WHERE flow_id = :flow AND action_id = :step "
     "AND outcome IN (SELECT value FROM json_each(:keys)) AND reason IS NULL AND test = 0 AND entered_at >= :since "
     "GROUP BY run_id"
 )
 _COUNT_RECIPIENTS = (
-    f"SELECT r.version, v.outcome, count(*) FROM ({_VISITED}) v CROSS JOIN run r ON r.id = v.run_id GROUP BY 1, 2"
+    f"SELECT r.version, {{batch}}, v.outcome, count(*) FROM ({_VISITED}) v CROSS JOIN run r ON r.id = v.run_id "
+    "GROUP BY 1, 2, 3"
 )
 _COUNT_CLICKS = (
-    f"SELECT r.version, v.outcome, count(*), 0, 0 FROM ({_VISITED}) v CROSS JOIN run r ON r.id = v.run_id "
+    f"SELECT r.version, {{batch}}, v.outcome, count(*), 0, 0 FROM ({_VISITED}) v CROSS JOIN run r ON r.id = v.run_id "
     "WHERE EXISTS (SELECT 1 FROM message m WHERE m.run_id = v.run_id AND m.clicked_at >= v.entered_at "
-    "AND m.clicked_at < v.entered_at + :window) GROUP BY 1, 2"
+    "AND m.clicked_at < v.entered_at + :window) GROUP BY 1, 2, 3"
 )
 _COUNT_EVENTS = (
     "WITH happened AS (SELECT e.id, r.id AS run, r.version, v.outcome, max(v.entered_at), {amount} AS amount "
@@ -57,8 +64,10 @@ _COUNT_EVENTS = (
     "AND v.entered_at >= :since AND v.entered_at <= e.created_at AND e.created_at < v.entered_at + :window "
     "WHERE e.account_id = :account AND e.event = :event AND e.created_at >= :since AND e.test = 0 "
     f"AND {MACHINE_EVENT_SQL.format('e')} IS NOT TRUE GROUP BY e.id), "
-    "converted AS (SELECT version, outcome, total(amount) AS amount FROM happened GROUP BY run) "
-    "SELECT version, outcome, count(*), total(amount), total(amount * amount) FROM converted GROUP BY 1, 2"
+    "converted AS (SELECT version, outcome, total(amount) AS amount, (SELECT min(f.id) FROM step_visit f "
+    "WHERE f.run_id = run AND f.action_id = :step AND f.outcome = happened.outcome) AS id FROM happened GROUP BY run) "
+    "SELECT version, {batch}, outcome, count(*), total(amount), total(amount * amount) FROM converted v "
+    "GROUP BY 1, 2, 3"
 )
 
 
@@ -68,6 +77,7 @@ class SplitVariant(Struct):
     number: Annotated[int, Meta(description="number of the branch, from 1")]
     key: Annotated[str, Meta(description="key of the branch")]
     name: Annotated[str, Meta(description="its name, by default its letter")]
+    share: Annotated[float, Meta(description="share of the contacts who come to the step now that take it, 0 to 1")]
     test_recipients: Annotated[int, Meta(description="number of runs that took it in the test, which are compared")]
     converted: Annotated[int, Meta(description="number of those that did what is counted")]
     amount: Annotated[float, Meta(description="sum of the amounts of their events; 0 if amounts are not compared")]
@@ -83,6 +93,7 @@ class SplitTestResult(Struct):
     metric: Annotated[Literal["clicks", "event"], Meta(description="what decides")]
     event: Annotated[str, Meta(description="name of the event that is counted")] | None
     by_amount: Annotated[bool, Meta(description="whether the amounts of the events are compared")]
+    uneven: Annotated[bool, Meta(description="whether better branches get more of the later contacts")]
     decided_by: Annotated[Literal["service", "person"], Meta(description="who decides")]
     started_at: Annotated[Moment, Meta(description="since when runs are counted")] | None
     winner: Annotated[str, Meta(description="key of the branch that all take")] | None
@@ -92,44 +103,74 @@ class SplitTestResult(Struct):
     variants: Annotated[list[SplitVariant], Meta(description="counts of each branch")]
 
 
+class _BatchKey(NamedTuple):
+    """What the runs of a batch have in common: the shares of their version, and the batch of an uneven test, from 0."""
+
+    shares: tuple[int, ...]
+    number: int | None
+
+
+class _Version(NamedTuple):
+    """The shares of the branches in a version of the flow, and whether better ones get more of the later runs."""
+
+    shares: tuple[int, ...]
+    is_uneven: bool
+
+
 def count_batches(test: SplitTest) -> Batches:
-    """Return the counts of all branches, in order, in a batch for each distinct shares; empty without runs."""
+    """Return the counts of all branches, in order, in each batch; empty without runs."""
+    return list(_count_by_key(test).values())
+
+
+def _count_by_key(test: SplitTest) -> dict[_BatchKey, list[Counts]]:
     terms, keys = test.terms, test.terms["keys"]
     values = {
         "flow": test.flow_id, "step": test.action_id, "keys": json.dumps(keys), "since": test.started_at,
         "window": CONVERSION_DAYS * clock.DAY_MS,
     }  # fmt: skip
-    recipients = {(row[0], row[1]): row[2] for row in rows(_COUNT_RECIPIENTS, values)}
+    batch = _build_batch_sql(test)
+    recipients = {(row[0], row[1], row[2]): row[3] for row in rows(_COUNT_RECIPIENTS.format(batch=batch), values)}
     if terms["metric"] == split_tests.EVENT:
-        sql = _COUNT_EVENTS.format(amount=CLAMPED_AMOUNT if terms["by_amount"] else "0")
+        sql = _COUNT_EVENTS.format(amount=CLAMPED_AMOUNT if terms["by_amount"] else "0", batch=batch)
         values |= {"account": test.account_id, "event": terms["event_name"]}
     else:
-        sql = _COUNT_CLICKS
-    converted = {(row[0], row[1]): row[2:] for row in rows(sql, values)}
-    batches: dict[Any, list[Counts]] = {}
-    shares = _load_shares(test)
-    for version in sorted({version for version, _ in recipients}):
-        batch = batches.setdefault(shares.get(version), [Counts(0, 0) for _ in keys])
-        for index, key in enumerate(keys):
-            count, amount, squares = converted.get((version, key), (0, 0.0, 0.0))
-            known = batch[index]
-            batch[index] = Counts(
+        sql = _COUNT_CLICKS.format(batch=batch)
+    converted = {(row[0], row[1], row[2]): row[3:] for row in rows(sql, values)}
+    batches: dict[_BatchKey, list[Counts]] = {}
+    versions = _load_versions(test)
+    for version, number in sorted({(version, number) for version, number, _ in recipients}):
+        stored = versions.get(version, _Version((), False))
+        key = _BatchKey(stored.shares, number if stored.is_uneven else None)
+        counts = batches.setdefault(key, [Counts(0, 0) for _ in keys])
+        for index, branch in enumerate(keys):
+            count, amount, squares = converted.get((version, number, branch), (0, 0.0, 0.0))
+            known = counts[index]
+            counts[index] = Counts(
                 # A run may have come between the two statements.
-                known.recipients + max(recipients.get((version, key), 0), count), known.converted + count,
+                known.recipients + max(recipients.get((version, number, branch), 0), count), known.converted + count,
                 known.amount + amount, known.amount_squares + squares,
             )  # fmt: skip
-    return list(batches.values())
+    return batches
 
 
-def _load_shares(test: SplitTest) -> dict[int, tuple[int, ...]]:
-    """Return the shares of the branches by the version of the flow."""
+def _build_batch_sql(test: SplitTest) -> str:
+    """Return the SQL of the number of the batch, from 0, of a first visit with the id `v.id`."""
+    starts = [int(batch["after_visit"]) for batch in test.batches]
+    cases = [f"WHEN v.id > {start} THEN {number}" for number, start in reversed([*enumerate(starts, 1)])]
+    return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
+
+
+def _load_versions(test: SplitTest) -> dict[int, _Version]:
+    """Return the shares of the step by the version of the flow."""
     version_rows = rows(
         "SELECT version, data FROM step WHERE flow_id = ? AND action_id = ?", (test.flow_id, test.action_id)
     )
-    return {
-        version: tuple(item["share"] for item in msgspec.json.decode(data)[LISTED_KEY])
-        for version, data in version_rows
-    }
+    versions = {}
+    for version, text in version_rows:
+        data = msgspec.json.decode(text)
+        shares = tuple(item["share"] for item in data[LISTED_KEY])
+        versions[version] = _Version(shares, bool(data.get("uneven")))
+    return versions
 
 
 def decide(test: SplitTest, batches: Batches) -> Decision | None:
@@ -163,15 +204,29 @@ def get_result(flow_id: int, step: dict[str, Any]) -> SplitTestResult | None:
     if test is None:
         return None
     batches = count_batches(test)
-    decision, terms = decide(test, batches), test.terms
+    decision, terms, live = decide(test, batches), test.terms, _load_last_step(test) or step
     names = {item["key"]: item["name"] for item in step[LISTED_KEY]}
-    decided_by = step.get("decided_by", split_tests.SERVICE)
+    decided_by, is_uneven = live.get("decided_by", split_tests.SERVICE), bool(live.get("uneven"))
+    shares = _find_shares(test, live[LISTED_KEY], is_uneven)
     return SplitTestResult(
-        cast(Any, test.state), terms["metric"], terms["event_name"], terms["by_amount"], decided_by,
+        cast(Any, test.state), terms["metric"], terms["event_name"], terms["by_amount"], is_uneven, decided_by,
         clock.iso(test.started_at), test.winner, test.chosen_by, clock.iso(test.decided_at),
         None if decision is None else describe_decision(decision),
-        [_build_variant(number, key, names.get(key), batches, decision) for number, key in enumerate(terms["keys"], 1)],
+        [
+            _build_variant(number, key, names.get(key), shares.get(key, 0.0), batches, decision)
+            for number, key in enumerate(terms["keys"], 1)
+        ],
     )  # fmt: skip
+
+
+def _find_shares(test: SplitTest, branches: Sequence[dict[str, Any]], is_uneven: bool) -> dict[str, float]:
+    """Return the share of the contacts who come to a step now that take each branch, by its key."""
+    keys = [item["key"] for item in branches]
+    if test.winner in keys:
+        return {key: float(key == test.winner) for key in keys}
+    present = test.batches[-1]["weights"] if is_uneven and test.batches else {}
+    weights = split_tests.weigh(branches, present)
+    return {key: weight / sum(weights) for key, weight in zip(keys, weights, strict=True)}
 
 
 def load_result(account_id: int, flow_id: int, step_id: int) -> SplitTestResult:
@@ -185,11 +240,11 @@ def load_result(account_id: int, flow_id: int, step_id: int) -> SplitTestResult:
 
 
 def _build_variant(
-    number: int, key: str, name: str | None, batches: Batches, decision: Decision | None
+    number: int, key: str, name: str | None, share: float, batches: Batches, decision: Decision | None
 ) -> SplitVariant:
     counts = [batch[number - 1] for batch in batches]
     return SplitVariant(
-        number, key, name or chr(ord("A") + number - 1), sum(count.recipients for count in counts),
+        number, key, name or chr(ord("A") + number - 1), share, sum(count.recipients for count in counts),
         sum(count.converted for count in counts), sum(count.amount for count in counts),
         decision.values[number - 1] if decision is not None else 0.0,
         decision.chances[number - 1] if decision is not None else None,
@@ -226,20 +281,49 @@ def decide_running() -> None:
 
 
 def _decide_test(test_id: int) -> None:
+    """Choose the winner of a test if the service decides and it is clear, or begin the next batch of an uneven one."""
     test = SplitTest.get_by_id(test_id)
-    if _get_decider(test) != split_tests.SERVICE:
+    step = _load_last_step(test)
+    if step is None:
         return
-    decision = decide(test, count_batches(test))
-    if decision is not None and decision.code == "winner":
-        winner = test.terms["keys"][decision.leader]
-        transactions.write(split_tests.finish, test.id, test.updated_at, winner, decision)
+    counts = _count_by_key(test)
+    if step.get("decided_by") in (None, split_tests.SERVICE):
+        decision = decide(test, list(counts.values()))
+        if decision is not None and decision.code == "winner":
+            winner = test.terms["keys"][decision.leader]
+            transactions.write(split_tests.finish, test.id, test.updated_at, winner, decision)
+            return
+    weights = _find_next_weights(test, step, counts) if step.get("uneven") else None
+    if weights is not None:
+        transactions.write(split_tests.start_batch, test.id, test.updated_at, weights)
 
 
-def _get_decider(test: SplitTest) -> str:
-    """Return who decides a test, as the last version of its step says."""
+def _load_last_step(test: SplitTest) -> dict[str, Any] | None:
+    """Return the props of the step of a test in its last version, or None if there is none."""
     row = rows(
-        "SELECT json_extract(data, '$.decided_by') FROM step WHERE flow_id = ? AND action_id = ? "
-        "ORDER BY version DESC LIMIT 1",
+        "SELECT data FROM step WHERE flow_id = ? AND action_id = ? ORDER BY version DESC LIMIT 1",
         (test.flow_id, test.action_id),
     )
-    return str(row[0][0] or split_tests.SERVICE) if row else split_tests.PERSON
+    return msgspec.json.decode(row[0][0]) if row else None
+
+
+def _find_next_weights(
+    test: SplitTest, step: dict[str, Any], counts: Mapping[_BatchKey, Sequence[Counts]]
+) -> dict[str, float] | None:
+    """Return the weights of the next batch of an uneven test by the key of the branch, or None if none begins now."""
+    number, keys = len(test.batches), test.terms["keys"]
+    started_at = test.batches[-1]["started_at"] if test.batches else test.started_at
+    if number >= _MAX_BATCHES or clock.now_ms() - started_at < _MIN_BATCH_MS:
+        return None
+    present = _find_shares(test, step[LISTED_KEY], is_uneven=True)
+    active = [index for index, key in enumerate(keys) if present.get(key)]
+    runs = sum(count.recipients for key, batch in counts.items() if key.number == number for count in batch)
+    batches = [[batch[index] for index in active] for batch in counts.values()]
+    if len(active) < 2 or runs < _MIN_BATCH_RUNS * len(active):
+        return None
+    if min(sum(batch[index].recipients for batch in batches) for index in range(len(active))) < MIN_RECIPIENTS:
+        return None
+    chosen = choose_weights(batches, len(active), test.terms["by_amount"])
+    weights = dict.fromkeys(keys, 0.0) | {keys[index]: weight for index, weight in zip(active, chosen, strict=True)}
+    is_changed = any(abs(weights[key] - present[key]) >= _MIN_CHANGE for key in keys)
+    return weights if is_changed else None

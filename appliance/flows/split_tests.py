@@ -1,13 +1,16 @@
-"""The tests of random splits: when they start, their winner, and who chose it.
+"""The tests of random splits: when they start, their batches, their winner, and who chose it.
 
 A test starts when its step is published with a metric, and another one when the metric or the branches change. New
 shares, texts and other steps leave it as it is. Once there is a winner, all runs that come to the step take its branch;
 a run that was there before keeps its own. `split_results` counts what the branches have reached.
+
+With `uneven`, better branches get more of the later contacts (Thompson sampling, `experiments/allocation.py`). The
+first batch has the shares of the step, and `split_results` begins another one when enough is known.
 """
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
@@ -20,7 +23,7 @@ from appliance.core.validation import Id
 from appliance.events import amounts
 from appliance.experiments.decision import Decision
 from appliance.flows.branches import LISTED_KEY
-from appliance.storage.database import rows, run, scalar
+from appliance.storage.database import fetch_one, last_id, rows, run
 from appliance.storage.models import Flow, SplitTest
 from appliance.storage.transactions import require_write_transaction
 
@@ -37,6 +40,24 @@ _SELECT_TAKEN = (
     "SELECT run_id, outcome FROM step_visit WHERE run_id IN (SELECT value FROM json_each(?)) AND action_id = ? "
     "AND outcome NOT NULL ORDER BY id"
 )
+
+
+class Batch(Struct):
+    """A batch of an uneven test after the first: who comes to the step after the visit `after_visit` is in it.
+
+    `weights` has the weight of each branch by its key; they sum up to 1.
+    """
+
+    started_at: int
+    after_visit: int
+    weights: dict[str, float]
+
+
+class Progress(NamedTuple):
+    """The key of the branch that has won, if any, and the weights of the present batch, empty before the second."""
+
+    winner: str | None
+    weights: dict[str, float]
 
 
 class ChooseBranch(Struct):
@@ -89,8 +110,29 @@ def find(flow_id: int, step_id: int) -> SplitTest | None:
 
 def find_winner(flow_id: int, step_id: int) -> str | None:
     """Return the key of the branch that has won, or None while there is no winner."""
-    winner: str | None = scalar("SELECT winner FROM split_test WHERE flow_id = ? AND action_id = ?", (flow_id, step_id))
-    return winner
+    return find_progress(flow_id, step_id).winner
+
+
+def find_progress(flow_id: int, step_id: int) -> Progress:
+    """Return the winner and the present weights of the test of a step."""
+    row = fetch_one(
+        "SELECT winner, batches ->> '$[#-1].weights' FROM split_test WHERE flow_id = ? AND action_id = ?",
+        (flow_id, step_id),
+    )
+    return Progress(None, {}) if row is None else Progress(row[0], json.loads(row[1] or "{}"))
+
+
+def weigh(branches: Sequence[dict[str, Any]], weights: Mapping[str, float]) -> tuple[float, ...]:
+    """Return the weights by which a step divides contacts between its branches: the shares, or those of the batch.
+
+    A branch with the share 0 gets no contact. The shares decide if the weights are those of other branches.
+    """
+    shares = tuple(float(item["share"]) for item in branches)
+    keys = [item["key"] for item in branches]
+    if weights.keys() != set(keys):
+        return shares
+    present = tuple(weights[key] if share else 0.0 for key, share in zip(keys, shares, strict=True))
+    return present if any(present) else shares
 
 
 def find_taken(run_ids: Sequence[int], step_id: int) -> dict[int, str]:
@@ -112,6 +154,18 @@ def list_running() -> list[int]:
             "AND f.status = 'active' AND f.deleted_at IS NULL ORDER BY t.id"
         )
     ]
+
+
+def start_batch(test_id: int, updated_at: int, weights: Mapping[str, float]) -> None:
+    """Begin another batch of a test, unless it has changed since it was read (`updated_at`)."""
+    require_write_transaction()
+    test = SplitTest.get_or_none(SplitTest.id == test_id)
+    if test is None or test.state != TESTING or test.updated_at != updated_at:
+        return
+    now = clock.now_ms()
+    test.batches = [*test.batches, to_builtins(Batch(now, last_id("step_visit"), dict(weights)))]
+    test.updated_at = max(now, test.updated_at + 1)
+    test.save(only=["batches", "updated_at"])
 
 
 def finish(test_id: int, updated_at: int, winner: str, decision: Decision | None) -> None:

@@ -286,7 +286,7 @@ def test_errors_of_a_notification(api: Client) -> None:
     }  # fmt: skip
 
 
-TESTED = {"type": "random_split", "metric": "event", "event_name": "order_paid", "by_amount": True,
+TESTED = {"type": "random_split", "metric": "event", "event_name": "order_paid", "by_amount": True, "uneven": True,
           "decided_by": "person", "branches": [{"share": 50, "name": "Short"}, {"share": 50}]}  # fmt: skip
 
 
@@ -294,11 +294,13 @@ def test_a_person_chooses_the_winner_of_a_test(api: Client) -> None:
     """The report has the test; once a branch is chosen, all take it, also in simulations, until it is taken back."""
     flow = api.post("/flows", {"trigger": {"event": "split_seen"}, "steps": [TESTED], "status": "active"}).expect(201)
     (step,) = flow["steps"]
-    assert {key: step[key] for key in ("metric", "event_name", "by_amount", "decided_by")} == {
-        "metric": "event", "event_name": "order_paid", "by_amount": True, "decided_by": "person",
-    }  # fmt: skip
+    keys = ("metric", "event_name", "by_amount", "uneven", "decided_by")
+    assert {key: step[key] for key in keys} == {key: TESTED[key] for key in keys}
     assert api.patch(f"/flows/{flow['id']}", {"steps": flow["steps"]}).expect(200)["steps"] == flow["steps"]
-    test = api.get(f"/flows/{flow['id']}/report").expect(200)["steps"][0]["test"]
+    figures = api.get(f"/flows/{flow['id']}/report").expect(200)["steps"][0]
+    test, sample = figures["test"], figures["sample_size"]
+    assert (sample["variants"], sample["is_measured"], sample["days"]) == (2, False, None) and sample["needed"] > 10_000
+    assert test["uneven"] and [row["share"] for row in test["variants"]] == [0.5, 0.5]
     assert (test["state"], test["winner"], test["decision"]) == ("testing", None, None)
     assert [(row["number"], row["name"], row["test_recipients"]) for row in test["variants"]] == [
         (1, "Short", 0), (2, "B", 0),
@@ -320,11 +322,12 @@ def test_errors_of_a_test(api: Client) -> None:
     """Only a split with a metric has what belongs to a test, and only one by events an event."""
     split = {"type": "random_split", "branches": [{"share": 50}, {"share": 50}]}
     assert step_errors(
-        api, {**split, "metric": "opens"}, {**split, "by_amount": True, "decided_by": "person"},
+        api, {**split, "metric": "opens"}, {**split, "by_amount": True, "uneven": True, "decided_by": "person"},
         {**split, "metric": "event"}, {**split, "metric": "clicks", "event_name": "order_paid", "decided_by": "dice"},
     ) == {
         "steps[0].metric": ["is not included in the list"],
         "steps[1].by_amount": ["is only allowed with another value of metric"],
+        "steps[1].uneven": ["is only allowed with another value of metric"],
         "steps[1].decided_by": ["is only allowed with another value of metric"],
         "steps[2].event_name": ["can't be blank"],
         "steps[3].event_name": ["is only allowed with another value of metric"],

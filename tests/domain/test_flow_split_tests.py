@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.accounts.audit import Actor
 from appliance.core import clock
-from appliance.flows import split_results, split_tests, versions
+from appliance.flows import split_results, split_sample, split_tests, versions
 from appliance.flows.split_tests import ChooseBranch
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run
@@ -188,3 +188,53 @@ def test_what_starts_another_test(home: Home) -> None:
     assert SplitTest.get().started_at > started and count(flow) == []
     publish(flow, metric=None)
     assert SplitTest.select().count() == 0
+
+
+def look(flow: Flow) -> SplitTest:
+    """Let the service look at the tests, and return that of the flow."""
+    split_results._next_looks.clear()
+    split_results.decide_running()
+    test = split_tests.find(flow.id, 1)
+    assert test is not None
+    return test
+
+
+def test_better_branches_get_more_of_the_later_contacts(home: Home) -> None:
+    """With uneven shares, another batch begins after a day with enough contacts, and is compared in itself."""
+    flow, _ = start_test(home, 300, uneven=True, decided_by="person")
+    first = count(flow)
+    convert_some(home, flow, {"b2": 0.1, "b3": 0.3})
+    assert look(flow).batches == []
+    home.advance(86_400)
+    weights = look(flow).batches[0]["weights"]
+    assert weights["b3"] > 0.85 and weights["b2"] >= 0.1 and abs(sum(weights.values()) - 1) < 1e-9
+    assert len(look(flow).batches) == 1
+    later = [home.contact(f"u{index}@acme.test").id for index in range(100)]
+    start_runs(home, flow, *later, version=flow.version)
+    advance_until_idle()
+    (before, now) = count(flow)
+    assert [row[0] for row in before] == [row[0] for row in first[0]]
+    assert sum(row[0] for row in now) == 100 and now[1][0] > 75
+    result = split_results.get_result(flow.id, flow.steps[0])
+    assert result is not None and result.uneven and [row.share for row in result.variants] == list(weights.values())
+    for contact_id in later[:40]:
+        record_event(home, "order_paid", contact_id)
+    assert [sum(row[1] for row in batch) for batch in count(flow)][1] == 40
+    # Without it, the shares of the step hold again, and those who come then are counted apart.
+    publish(flow, uneven=False)
+    start_runs(home, flow, *(home.contact(f"v{index}@acme.test").id for index in range(40)), version=flow.version)
+    advance_until_idle()
+    assert 10 < count(flow)[2][0][0] < 30
+
+
+def test_the_size_of_a_test_is_told_before(home: Home) -> None:
+    """Without enough runs the rate is assumed; then it is that of the flow, with the days that the contacts take."""
+    draft = split_sample.estimate(home.account_id, 1, SPLIT)
+    assert draft is not None and (draft.is_measured, draft.rate, draft.days) == (False, 0.02, None)
+    assert draft.needed is not None and 40_000 < draft.needed < 45_000
+    flow, _ = start_test(home, 300)
+    convert_some(home, flow, {"b2": 0.2, "b3": 0.2})
+    sample = split_sample.estimate(home.account_id, flow.id, flow.steps[0])
+    assert sample is not None and sample.is_measured and 0.1 < sample.rate < 0.3 and sample.per_day == 300
+    assert sample.needed is not None and sample.days == -(-2 * sample.needed // 300)
+    assert split_sample.estimate(home.account_id, flow.id, {**SPLIT, "metric": None}) is None

@@ -250,9 +250,11 @@ def test_testing_the_branches_of_a_random_split(user: ScriptlessBrowser, api: Cl
     page = page.press("Save")
     page.fill("Event", "Placed an order (paid)")
     page.fill("Who decides", "A person")
+    page.check("Send more contacts to better branches during the test")
     page = page.press("Save")
     (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
     assert (step["metric"], step["event_name"], step["decided_by"]) == ("event", "order_paid", "person")
+    assert step["uneven"] is True and "To show a difference of 20%, each branch needs about" in page.text
     api.post(f"/flows/{flow}/activate").expect(200)
     page = HtmlPage(user, f"/flows/{flow}?step={step['id']}")
     assert "The test starts with the first contact." in page.text and "Choose the winner when it is clear." in page.text

@@ -22,6 +22,7 @@ from appliance.flows import (
     lifecycle,
     report,
     simulation_sandbox,
+    split_sample,
     store,
     triggers,
     versions,
@@ -163,6 +164,7 @@ def _load_panel(
         "sides": [(value, gettext(label)) for value, label in flow_forms.SIDES],
         "revision": 0, "sms_preview": None,
         "sms_sender": senders.find_default_sms(visit.account), "filter_view": None, "split_test": None,
+        "split_sample": "",
         "may_choose": visit.can("campaigns:send"), "holdout_words": None,
         "holdout_events": flow_forms.list_goal_groups(visit.account_id, draft.trigger.data.get("holdout_event") or ""),
         "waiting_entries": entry_caps.count_waiting(draft.flow.id, clock.now_ms()),
@@ -179,6 +181,8 @@ def _load_panel(
             "revision": versions.list_step_templates([step])[0].revision if step.get("template_id") else 0,
             "figures": next((figures for figures in names.steps if figures.id == step["id"]), None) if names else None,
         }  # fmt: skip
+        if sample := split_sample.estimate(visit.account_id, draft.flow.id, step):
+            page["split_sample"] = split_test_words.describe_sample(sample, step["metric"])
         if page["figures"] is not None and page["figures"].test is not None:
             page["split_test"] = split_test_words.describe(page["figures"].test)
     else:

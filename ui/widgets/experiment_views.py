@@ -7,6 +7,7 @@ from appliance.campaigns.experiment_results import SampleSize
 from appliance.campaigns.variants import Setup
 from appliance.content.designs import document as designs
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
+from appliance.flows.split_sample import SplitSample
 from appliance.flows.steps.wait import format_duration
 from appliance.storage.models import Campaign, Variant
 from ui import formats
@@ -170,12 +171,12 @@ def describe_sample(sample: SampleSize, sendable: int) -> str:
     needed = ngettext(
         "To see a difference of %(lift)s, each variant needs about %(num)s recipient.",
         "To see a difference of %(lift)s, each variant needs about %(num)s recipients.",
-        _round(sample.needed), lift=formats.share(0.2),
+        round_size(sample.needed), lift=formats.share(0.2),
     )  # fmt: skip
     return f"{sentence} {needed}"
 
 
-def _round(number: int) -> int:
+def round_size(number: int) -> int:
     """Return a number rounded to two digits that count."""
     return round(number, 2 - len(str(number))) if number > 99 else number
 
@@ -190,7 +191,7 @@ def describe_minutes(minutes: int) -> str:
     return format_duration(minutes * 60)
 
 
-def describe_basis(sample: SampleSize, metric: str) -> str:
+def describe_basis(sample: SampleSize | SplitSample, metric: str) -> str:
     """Return the rate that the size is calculated with, as a sentence."""
     measured, assumed = _BASES[metric]
     sentence = measured if sample.is_measured else assumed

@@ -7,7 +7,7 @@ from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.experiments.report import ConfidenceInterval
-from appliance.flows.holdouts import FlowHoldout
+from appliance.flows.holdouts import CONVERSION_DAYS, FlowHoldout
 from appliance.flows.split_results import SplitTestResult, SplitVariant
 from appliance.storage.models import Campaign, User
 from ui import formats
@@ -303,23 +303,31 @@ def _describe_plausible(low: float, high: float) -> str:
 
 
 class FlowHoldoutWords(NamedTuple):
-    """The effect of a flow in words; `event` is the label of the event that is counted, empty without one."""
+    """The effect of a flow in words; `event` is the label of the event that is counted, empty without one.
+
+    `window` says how long an event counts.
+    """
 
     figures: FlowHoldout
     title: str
     tone: str
     detail: str
     event: str
+    window: str
 
 
 def describe_flow_holdout(figures: FlowHoldout) -> FlowHoldoutWords:
     """Return the words about the holdout group of a flow."""
     if figures.event is None:
         title = gettext("Choose a goal or a conversion to see what the flow changes.")
-        return FlowHoldoutWords(figures, title, "info", "", "")
+        return FlowHoldoutWords(figures, title, "info", "", "", "")
+    window = ngettext(
+        "An event counts within %(num)s day after the contact entered the flow, or was held out.",
+        "An event counts within %(num)s days after the contact entered the flow, or was held out.", CONVERSION_DAYS,
+    )  # fmt: skip
     people, event = figures.people, flow_forms.describe_event(figures.event)
     if people.low is None or people.high is None or people.estimate is None:
-        return FlowHoldoutWords(figures, gettext("Too early to tell."), "", "", event)
+        return FlowHoldoutWords(figures, gettext("Too early to tell."), "", "", event, window)
     count = round(abs(people.estimate))
     if people.low > 0:
         title = ngettext(
@@ -334,7 +342,8 @@ def describe_flow_holdout(figures: FlowHoldout) -> FlowHoldoutWords:
         title = gettext("No clear effect so far.")
     detail = _describe_plausible(people.low, people.high)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
-    return FlowHoldoutWords(figures, title, tone, f"{detail} {_describe_points(figures.difference)}".strip(), event)
+    detail = f"{detail} {_describe_points(figures.difference)}".strip()
+    return FlowHoldoutWords(figures, title, tone, detail, event, window)
 
 
 def _describe_points(difference: ConfidenceInterval) -> str:

@@ -2,11 +2,13 @@
 
 from typing import NamedTuple
 
-from appliance.core.i18n import gettext, pgettext
-from appliance.flows.split_results import SplitTestResult, SplitVariant
+from appliance.core import i18n
+from appliance.core.i18n import gettext, ngettext, pgettext
+from appliance.flows.split_results import CONVERSION_DAYS, SplitTestResult, SplitVariant
+from appliance.flows.split_sample import SplitSample
 from ui import formats
 from ui.forms import flow_forms
-from ui.widgets import experiment_words
+from ui.widgets import experiment_views, experiment_words
 
 
 class BranchWords(NamedTuple):
@@ -20,7 +22,10 @@ class BranchWords(NamedTuple):
 
 
 class SplitTestWords(NamedTuple):
-    """What the counts say (`title` and `detail`, with the class of the banner), who chose what, and the branches."""
+    """What the counts say (`title` and `detail`, with the class of the banner), who chose what, and the branches.
+
+    `shares` says which shares the branches have now, if they are those of a later batch.
+    """
 
     title: str
     tone: str
@@ -30,6 +35,8 @@ class SplitTestWords(NamedTuple):
     by_amount: bool
     is_decided: bool
     rows: list[BranchWords]
+    shares: str
+    window: str
 
 
 def describe(result: SplitTestResult) -> SplitTestWords:
@@ -45,7 +52,58 @@ def describe(result: SplitTestResult) -> SplitTestWords:
             BranchWords(row, row.name, row.key == result.winner, *experiment_words.describe_chance(result, row))
             for row in result.variants
         ],
+        _describe_shares(result), describe_window(result.metric),
     )  # fmt: skip
+
+
+def describe_window(metric: str) -> str:
+    """Return how long a click or an event counts, as a sentence."""
+    if metric == "event":
+        return ngettext(
+            "An event counts within %(num)s day after the contact came to this step.",
+            "An event counts within %(num)s days after the contact came to this step.",
+            CONVERSION_DAYS,
+        )
+    return ngettext(
+        "A click counts within %(num)s day after the contact came to this step.",
+        "A click counts within %(num)s days after the contact came to this step.",
+        CONVERSION_DAYS,
+    )
+
+
+def _describe_shares(result: SplitTestResult) -> str:
+    if not result.uneven or result.winner is not None:
+        return ""
+    shares = formats.join_names(
+        [
+            gettext("%(name)s %(share)s", name=row.name, share=i18n.format_percent(row.share, 0))
+            for row in result.variants
+        ]
+    )
+    return gettext("New contacts are divided now: %(shares)s.", shares=shares)
+
+
+def describe_sample(sample: SplitSample, metric: str) -> str:
+    """Return how many contacts a test needs, how long they take to come, and by which rate, as sentences."""
+    if sample.needed is None:
+        return gettext("A test needs too many contacts at this rate to show a difference.")
+    sentences = [
+        ngettext(
+            "To show a difference of %(lift)s, each branch needs about %(num)s contact.",
+            "To show a difference of %(lift)s, each branch needs about %(num)s contacts.",
+            experiment_views.round_size(sample.needed), lift=formats.share(0.2),
+        )
+    ]  # fmt: skip
+    if sample.days is not None:
+        sentences.append(
+            ngettext(
+                "At the pace of the last 90 days, that takes about %(num)s day.",
+                "At the pace of the last 90 days, that takes about %(num)s days.",
+                experiment_views.round_size(sample.days),
+            )
+        )
+    sentences.append(experiment_views.describe_basis(sample, metric))
+    return " ".join(sentences)
 
 
 def _describe_choice(result: SplitTestResult) -> str:

@@ -76,6 +76,11 @@ _STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
         "`event_name`; absent: no test",
     ),
     "by_amount": ({"type": "boolean"}, "whether the amounts of the events are compared, not who has one"),
+    "uneven": (
+        {"type": "boolean"},
+        "whether better branches get more of the later contacts (Thompson sampling), from the second day on; the "
+        "shares are those of the beginning",
+    ),
     "decided_by": (
         {"enum": [*DECIDERS]},
         "who chooses the winner of `random_split`: the service as soon as it is clear (default), or a person",

@@ -1,9 +1,9 @@
 """The step that splits contacts at random between branches with shares, for example to compare two series of emails.
 
-The branch follows from the id of the run, so a run that comes to the step again takes the same one. All branches
+The branch follows from the id of the run, and a run that comes to the step again takes the same one. All branches
 continue with the step after the split. With a metric, the branches are compared (`split_tests`), and once there is a
-winner, all runs take it that come to the step for the first time. A simulation may choose the branch
-(`SimulationRules`).
+winner, all runs take it that come to the step for the first time. With `uneven`, the shares of later runs follow from
+what the branches have reached. A simulation may choose the branch (`SimulationRules`).
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ from appliance.flows.triggers import check_integer
 MIN_BRANCHES, MAX_NAME_CHARACTERS = 2, 60
 _ITEM_KEYS = frozenset({"name", "share"})
 _PERCENT = 100
+NO_TEST = split_tests.Progress(None, {})
 
 
 class RandomSplit(StepKind):
@@ -41,7 +42,7 @@ class RandomSplit(StepKind):
     label = gettext_noop("Random split")
     icon = "shuffle"
     branch_keys = (LISTED_KEY,)
-    keys = frozenset({"metric", "event_name", "by_amount", "decided_by"})
+    keys = frozenset({"metric", "event_name", "by_amount", "uneven", "decided_by"})
     fields = (
         StepField(
             LISTED_KEY, gettext_noop("Branches"), "branch_shares", required=True,
@@ -60,6 +61,13 @@ class RandomSplit(StepKind):
             "event_name", gettext_noop("Event"), "awaited_event", required=True, applies_to=(split_tests.EVENT,)
         ),
         StepField("by_amount", gettext_noop("Compare revenue"), "boolean", applies_to=(split_tests.EVENT,)),
+        StepField(
+            "uneven", gettext_noop("Send more contacts to better branches during the test"), "boolean",
+            applies_to=split_tests.METRICS,
+            help=gettext_noop(
+                "The shares change at most once a day. Fewer contacts get a weaker branch, but the result takes longer."
+            ),
+        ),
         StepField(
             "decided_by", gettext_noop("Who decides"), "choice", applies_to=split_tests.METRICS,
             default=split_tests.SERVICE,
@@ -99,17 +107,22 @@ class RandomSplit(StepKind):
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Return the branch of each run."""
         items = node.props[LISTED_KEY]
-        assignment = _assign(context.flow_id, node.id, tuple(item["share"] for item in items))
         simulated = context.rules.branches.get(node.id)
         if simulated is not None:
             return [take(simulated)] * len(runs)
-        chosen = [items[get_group(assignment, context.get_random_key(run)) - 1]["key"] for run in runs]
-        winner = split_tests.find_winner(context.flow_id, node.id) if node.props.get("metric") else None
-        if winner is None or winner not in node.branches:
-            return [take(key) for key in chosen]
+        test = split_tests.find_progress(context.flow_id, node.id) if node.props.get("metric") else NO_TEST
+        weights = split_tests.weigh(items, test.weights if node.props.get("uneven") else {})
+        assignment = _assign(context.flow_id, node.id, weights)
+        chosen = [take(items[get_group(assignment, context.get_random_key(run)) - 1]["key"]) for run in runs]
+        winner = test.winner if test.winner in node.branches else None
+        if winner is None and not test.weights:
+            return chosen
+        # Other weights would give a run that was here before another branch.
         taken = split_tests.find_taken([run.id for run in runs], node.id) if context.repeats else {}
+        if winner is not None:
+            chosen = [take(winner, split_tests.WINNER_TAKEN)] * len(runs)
         return [
-            take(taken[run.id]) if run.id in taken else take(winner, split_tests.WINNER_TAKEN) for run in runs
+            take(taken[run.id]) if run.id in taken else result for run, result in zip(runs, chosen, strict=True)
         ]  # fmt: skip
 
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
@@ -129,28 +142,30 @@ class RandomSplit(StepKind):
 def _read_test(raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
     """Return what belongs to the test of a split, empty without a metric; other keys must be absent then."""
     metric, decider = raw.get("metric"), raw.get("decided_by")
+    uneven = _read_flag("uneven", raw, context)
     if metric is None or metric not in split_tests.METRICS:
         if metric is not None:
             context.add_fault("metric", gettext("is not included in the list"))
-        for key in ("event_name", "by_amount", "decided_by"):
+        for key in ("event_name", "by_amount", "uneven", "decided_by"):
             if metric is None and raw.get(key) is not None:
                 context.add_fault(key, gettext("is only allowed with another value of metric"))
         return {}
     if decider is not None and decider not in split_tests.DECIDERS:
         context.add_fault("decided_by", gettext("is not included in the list"))
-    test = {"metric": metric, "decided_by": decider or split_tests.SERVICE}
+    test = {"metric": metric, "uneven": uneven, "decided_by": decider or split_tests.SERVICE}
     if metric == split_tests.EVENT:
         return {**test, "event_name": read_event_name(raw.get("event_name"), "event_name", context),
-                "by_amount": _read_by_amount(raw.get("by_amount"), context)}  # fmt: skip
+                "by_amount": _read_flag("by_amount", raw, context)}  # fmt: skip
     for key in ("event_name", "by_amount"):
         if raw.get(key) is not None:
             context.add_fault(key, gettext("is only allowed with another value of metric"))
     return test
 
 
-def _read_by_amount(value: Any, context: ParseContext) -> bool:
-    if value not in (None, True):
-        context.add_fault("by_amount", gettext("is invalid"))
+def _read_flag(key: str, raw: dict[str, Any], context: ParseContext) -> bool:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, bool):
+        context.add_fault(key, gettext("is invalid"))
     return value is True
 
 
@@ -165,10 +180,10 @@ def name_branch(item: dict[str, Any], index: int) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _assign(flow_id: int, step_id: int, shares: tuple[int, ...]) -> Assignment:
-    """Return the assignment of a step: all runs, divided by the shares of the branches."""
+def _assign(flow_id: int, step_id: int, weights: tuple[float, ...]) -> Assignment:
+    """Return the assignment of a step: all runs, divided by the weights of the branches."""
     # Two numbers as one: neither ids of flows nor those of steps reach 2^31.
-    return add_batch(start_assignment((flow_id << 31) + step_id), 1.0, shares)
+    return add_batch(start_assignment((flow_id << 31) + step_id), 1.0, weights)
 
 
 def _read_item(item: dict[str, Any], context: ParseContext) -> dict[str, Any]:

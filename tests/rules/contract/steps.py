@@ -17,7 +17,7 @@ BY_TYPE_ONLY = {
     "unsubscribe": {"channel"},
     "exit": set(),
     "split_value": {"field"},
-    "random_split": {"metric", "event_name", "by_amount", "decided_by"},
+    "random_split": {"metric", "event_name", "by_amount", "uneven", "decided_by"},
     "notify": {"via", "user_id", "slack_url", "note"},
     "http_request": {
         "method",

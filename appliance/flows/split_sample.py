@@ -1,0 +1,100 @@
+"""How many contacts the test of a random split needs, and how long they take to come, before and while it runs.
+
+The expected rate is that of the runs of the flow in the last 90 days, or an assumption if there were too few.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from appliance.core import clock
+from appliance.events import amounts
+from appliance.experiments.sample_size import plan_by_amount, plan_by_rate
+from appliance.flows import split_tests
+from appliance.flows.branches import LISTED_KEY
+from appliance.flows.split_results import CONVERSION_DAYS
+from appliance.storage.database import fetch_one
+
+# Rates that are expected without enough earlier runs, by metric.
+_ASSUMED_RATES = {split_tests.CLICKS: 0.1, split_tests.EVENT: 0.02}
+_PERIOD_MS = 90 * clock.DAY_MS
+_PLANNED_LIFT = 0.2
+_MIN_RUNS, _MAX_RUNS = 200, 5_000
+# No rate can be higher by 20 % if it is near 1.
+_MAX_RATE = 0.8
+_RECENT_RUNS = (
+    "(SELECT id, contact_id, created_at FROM run WHERE flow_id = :flow AND test = 0 "
+    "AND status IN ('live', 'completed', 'exited') AND created_at >= :since ORDER BY id DESC LIMIT :limit)"
+)
+_COUNT_CLICKED = (
+    f"SELECT count(*), total(EXISTS (SELECT 1 FROM message m WHERE m.run_id = r.id AND m.clicked_at NOT NULL)) "
+    f"FROM {_RECENT_RUNS} r"
+)
+_COUNT_CONVERTED = (
+    "SELECT count(*), total(EXISTS (SELECT 1 FROM event e INDEXED BY event_of_contact "
+    "WHERE e.contact_id = r.contact_id AND e.event = :event AND e.created_at >= r.created_at AND e.created_at < r.created_at + :window AND e.test = 0)) "
+    f"FROM {_RECENT_RUNS} r"
+)
+_COUNT_ARRIVALS = (
+    "SELECT count(*), min(entered_at) FROM step_visit WHERE flow_id = :flow AND action_id = :step AND test = 0 "
+    "AND entered_at >= :since"
+)
+_COUNT_RUNS = (
+    "SELECT count(*), min(created_at) FROM run WHERE flow_id = :flow AND test = 0 "
+    "AND status IN ('live', 'completed', 'exited') AND created_at >= :since"
+)
+
+
+class SplitSample(Struct):
+    """The size that a test needs to find a branch that is better by 20 % with a probability of 80 %."""
+
+    variants: Annotated[int, Meta(description="number of branches that are compared")]
+    rate: Annotated[float, Meta(description="expected rate of conversions")]
+    is_measured: Annotated[bool, Meta(description="whether the rate is that of the last 90 days, not an assumption")]
+    needed: Annotated[int, Meta(description="contacts that each branch needs; null if more than a billion")] | None
+    per_day: Annotated[float, Meta(description="contacts a day who came to the step in the last 90 days, or the flow")]
+    days: Annotated[int, Meta(description="days until the smallest branch has them; null without contacts")] | None
+
+
+def estimate(account_id: int, flow_id: int, step: dict[str, Any]) -> SplitSample | None:
+    """Return what the test of a step with these props needs, or None if it has no test."""
+    metric, shares = step.get("metric"), [item["share"] for item in step.get(LISTED_KEY, ()) if item["share"]]
+    if metric not in split_tests.METRICS or len(shares) < 2:
+        return None
+    measured = _measure_rate(flow_id, step)
+    rate = min(measured or _ASSUMED_RATES[metric], _MAX_RATE)
+    if metric == split_tests.EVENT and step.get("by_amount"):
+        typical = amounts.find_typical_amount(account_id, step["event_name"])
+        needed = plan_by_amount(rate, typical, _PLANNED_LIFT, len(shares))
+    else:
+        needed = plan_by_rate(rate, _PLANNED_LIFT, len(shares))
+    per_day = _measure_pace(flow_id, step)
+    days = None
+    if needed is not None and per_day:
+        days = -int(-needed * sum(shares) // (min(shares) * per_day))
+    return SplitSample(len(shares), rate, measured is not None, needed, round(per_day, 2), days)
+
+
+def _measure_rate(flow_id: int, step: dict[str, Any]) -> float | None:
+    """Return the share of the recent runs of a flow that converted, or None if they are few or none did."""
+    values = {"flow": flow_id, "since": clock.now_ms() - _PERIOD_MS, "limit": _MAX_RUNS}
+    if step["metric"] == split_tests.EVENT:
+        row = fetch_one(
+            _COUNT_CONVERTED,
+            values | {"event": step["event_name"], "window": CONVERSION_DAYS * clock.DAY_MS},
+        )
+    else:
+        row = fetch_one(_COUNT_CLICKED, values)
+    runs, converted = row or (0, 0)
+    return converted / runs if runs >= _MIN_RUNS and converted else None
+
+
+def _measure_pace(flow_id: int, step: dict[str, Any]) -> float:
+    """Return how many contacts a day come to the step, or to the flow if none came to the step yet."""
+    now = clock.now_ms()
+    values = {"flow": flow_id, "since": now - _PERIOD_MS}
+    for sql, more in ((_COUNT_ARRIVALS, {"step": step["id"]}), (_COUNT_RUNS, {})):
+        count, first_at = fetch_one(sql, values | more) or (0, None)
+        if count:
+            return float(count) / max(1.0, (now - first_at) / clock.DAY_MS)
+    return 0.0
