@@ -14,17 +14,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, split_source
+from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, ZONE_SQL, split_source
 from appliance.core import clock, time_zones
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, run_set, scalar
 from appliance.storage.transactions import require_write_transaction
 
-# The number of the zone of contact `c` as SQL, 0 for that of the account; null if it must be computed. `:known_to` is
-# the result of `find_known_to`.
+# Joins the row of contact `c` if its zone is stored. `:known_to` is the result of `find_known_to`.
+JOIN_STORED = "LEFT JOIN contact_zone z ON z.contact_id = c.id AND z.contact_id <= :known_to AND NOT z.is_stale"
+# The number of the zone of contact `c`, with that join: 0 for that of the account.
 NUMBER_SQL = (
-    "(SELECT coalesce(z.time_zone_id, 0) FROM contact_zone z WHERE z.contact_id = c.id AND z.contact_id <= :known_to "
-    "AND NOT z.is_stale)"
+    "CASE WHEN z.contact_id NOT NULL THEN coalesce(z.time_zone_id, 0) "
+    f"ELSE (SELECT n.id FROM time_zone n WHERE n.name = {ZONE_SQL}) END"
 )
 _SETTING = "contact_zones"
 _SAVE_STATE = (
@@ -91,7 +92,7 @@ def fill_batch(rules: str, size: int = _BATCH) -> int:
     new_ids = [row[0] for row in rows(_LIST_NEW, (known_to, size - len(ids)))] if len(ids) < size else []
     if not ids and not new_ids:
         return 0
-    numbers, values = _load_numbers(), {"items": json.dumps(ids + new_ids), "account_zone": None}
+    numbers, values = load_numbers(), {"items": json.dumps(ids + new_ids), "account_zone": None}
     zones = [
         (contact_id, None if text is None else numbers[split_source(text)[1]])
         for contact_id, text in rows(_COMPUTE, values)
@@ -102,8 +103,9 @@ def fill_batch(rules: str, size: int = _BATCH) -> int:
     return len(ids) + len(new_ids)
 
 
-def _load_numbers() -> dict[str, int]:
-    """Return the number of each time zone by name; names that are new get one."""
+def load_numbers() -> dict[str, int]:
+    """Return the number of each time zone by name; names that are new get one, in the current write."""
+    require_write_transaction()
     numbers = {name: number for number, name in rows("SELECT id, name FROM time_zone")}
     if not numbers.keys() >= time_zones.list_zones():
         run_set(_ADD_NAMES, sorted(time_zones.list_zones() - numbers.keys()))

@@ -48,7 +48,7 @@ class Audience(NamedTuple):
     """An audience as SQL: a query of contact ids, its parameters, and whether each address must be verified.
 
     `control` is the SQL of the group of contact `c` in the account's control group, empty if there is none. `zone` is
-    that of the contact's time zone, empty unless the campaign is sent at a local time.
+    that of the contact's time zone, empty unless the campaign is sent at a local time; `zone_join` is a join for it.
     """
 
     sql: str
@@ -56,6 +56,7 @@ class Audience(NamedTuple):
     double_opt_in: bool
     control: str = ""
     zone: str = ""
+    zone_join: str = ""
 
 
 class AudienceCounts(NamedTuple):
@@ -320,7 +321,7 @@ def select_members(audience: Audience) -> str:
     """
     return (
         f"SELECT c.id AS contact, h.id AS channel, {_select_skip_reason(audience)} AS why, "
-        f"{audience.zone or 'NULL'} AS zone FROM contact c {_CHANNEL} "
+        f"{audience.zone or 'NULL'} AS zone FROM contact c {_CHANNEL} {audience.zone_join} "
         f"WHERE c.id IN ({audience.sql})"
     )
 

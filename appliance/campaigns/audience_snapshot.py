@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import apsw
 from msgspec import UNSET, Struct, convert, to_builtins
 
+from appliance.audience import stored_zones
 from appliance.campaigns import audience, best_hours, experiment, send_times, states
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.experiment import RowSql
@@ -47,11 +48,8 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # and so on in the order of contact ids, each with the channel id and the skip reason if there is one. A complete list
 # has its final name; an incomplete list is deleted and written again.
 
-_COUNT_LISTED = (
-    "SELECT send_time, count(*) FROM recipient_list.person WHERE why IS NULL AND variant IS NOT -1 GROUP BY send_time"
-)
 # Another suffix with each change of the columns: a list of an earlier version is missing then, so it is written again.
-_LIST_SUFFIX = ".recipients3"
+_LIST_SUFFIX = ".recipients4"
 # The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
 _STEPS_BETWEEN_CHECKS = 200_000
 # The SQL of the variant of a contact in a campaign without an A/B test
@@ -105,15 +103,15 @@ def write_audience(
     db = connection()
     attach_new_file(partial_path, "recipient_list")
     db.set_progress_handler(is_stopping, _STEPS_BETWEEN_CHECKS)
-    parameters = {**members.parameters, "kind": kind, "after": after, "campaign": key.campaign_id}
-    hours = send_times.list_hours(Campaign.get_by_id(key.campaign_id)) if members.zone else range(0)
+    parameters = {**members.parameters, "kind": kind, "after": after}
+    campaign = Campaign.get_by_id(key.campaign_id)
     try:
         if members.zone:
-            parameters |= send_times.write_zone_table(key.campaign_id, parameters["account"], hours[0])
-            members = members._replace(zone=send_times.LISTED_SQL)
+            parameters |= send_times.get_list_parameters(campaign)
+            members = members._replace(zone=send_times.SLOT_SQL, zone_join=stored_zones.JOIN_STORED)
         db.execute(
             "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT, "
-            "variant INTEGER, send_time INTEGER)"
+            "variant INTEGER, slot INTEGER)"
         )
         db.execute(
             f"INSERT INTO recipient_list.person SELECT NULL, contact, channel, why, {group}, zone FROM "
@@ -121,8 +119,7 @@ def write_audience(
             parameters,
         )
         count = int(scalar("SELECT coalesce(max(pos), 0) FROM recipient_list.person"))
-        later = send_times.move_to_best_hours(hours, count) if len(hours) > 1 else 0
-        by_send_time = {row_id + later: number for row_id, number in rows(_COUNT_LISTED)} if members.zone else {}
+        by_send_time = send_times.finish_list(campaign, count) if members.zone else {}
     except apsw.InterruptError:
         raise Unavailable(gettext("The service is stopping.")) from None
     finally:
@@ -405,9 +402,7 @@ def write_batch(key: SnapshotKey, size: int) -> int:
     offset = state.done - state.listed
     last = min(offset + size, state.total - state.listed)
     values = {"id": state.first_id, "after": offset, "last": last}
-    times, join = (_LOCAL_TIMES, send_times.JOIN_LISTED) if state.zone else (_NO_TIMES, "")
-    if state.zone and len(send_times.list_hours(campaign)) > 1:
-        join = send_times.JOIN_LISTED_HOUR
+    times, join = (send_times.SLOT_TIMES, send_times.JOIN_SLOT) if state.zone else (_NO_TIMES, "")
     sql = _SELECT_LISTED.format(times=times, join=join)
     _insert_messages(campaign, state.provider, sql, values, state.row_sql)
     if state.row_sql is not None:

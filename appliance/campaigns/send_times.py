@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from appliance.accounts import settings
 from appliance.audience import stored_zones
 from appliance.audience import time_zones as contact_zones
@@ -27,30 +29,30 @@ from appliance.storage.transactions import require_write_transaction
 # The row of `send_time` of a member of the audience with the columns `contact` and `zone` (`audience.select_members`),
 # as `t`. `hour` is the SQL of the hour at which the contact gets it.
 JOIN_BY_ZONE = "LEFT JOIN send_time t ON t.campaign_id = :campaign AND t.time_zone = p.zone AND t.hour = {hour}"
-# The id of that row for contact `c` and the first hour, while a recipient list is written: by the stored zone, with a
-# table that `write_zone_table` writes before, or else by the zone as it is computed.
-LISTED_SQL = (
-    f"coalesce((SELECT s.send_time FROM recipient_list.zone s WHERE s.number = {stored_zones.NUMBER_SQL}), "
-    "(SELECT t.id FROM send_time t WHERE t.campaign_id = :campaign AND t.hour = :first_hour "
-    f"AND t.time_zone = {contact_zones.ZONE_SQL}))"
+# While a large audience is fixed, the recipient list has a slot for each recipient: `_SLOTS` times the number of the
+# zone (`stored_zones`), plus 1 and the hour if the recipient has an hour of their own. The table `slot` has the times.
+_SLOTS = 32
+SLOT_SQL = f"({stored_zones.NUMBER_SQL}) * {_SLOTS}"
+JOIN_SLOT, SLOT_TIMES = "LEFT JOIN recipient_list.slot s ON s.id = p.slot", "s.send_time, s.due_at AS local_due"
+_CREATE_SLOTS = "CREATE TABLE recipient_list.slot (id INTEGER PRIMARY KEY, send_time INTEGER, due_at INTEGER)"
+_INSERT_SLOTS = (
+    f"INSERT INTO recipient_list.slot SELECT n.number * {_SLOTS} + h.value, t.id, t.due_at FROM send_time t "
+    "JOIN (SELECT id AS number, name FROM time_zone UNION ALL SELECT 0, :account_zone) n ON n.name = t.time_zone "
+    "JOIN (SELECT 0 AS value, :usual_hour AS hour UNION ALL SELECT hour + 1, hour FROM send_time WHERE "
+    "campaign_id = :campaign GROUP BY hour) h ON h.hour = t.hour WHERE t.campaign_id = :campaign"
 )
-_CREATE_ZONES = "CREATE TABLE recipient_list.zone (number INTEGER PRIMARY KEY, send_time INTEGER)"
-_INSERT_ZONES = (
-    "INSERT INTO recipient_list.zone SELECT n.number, t.id FROM send_time t JOIN (SELECT id AS number, name FROM "
-    "time_zone UNION ALL SELECT 0, :account_zone) n ON n.name = t.time_zone "
-    "WHERE t.campaign_id = :campaign AND t.hour = :first_hour"
+# The slots of a part of the list as one text: grouping a whole list in SQL sorts it, which takes four times as long.
+_READ_SLOTS = (
+    "SELECT json_group_array(slot) FROM recipient_list.person WHERE pos > ? AND pos <= ? AND why IS NULL "
+    "AND variant IS NOT -1 AND slot NOT NULL"
 )
+_SLOTS_AT_ONCE = 50_000
 # The time of a recipient who waited for the winner of an A/B test; null without a local time.
 NEXT_DUE_SQL = "(SELECT t.next_due_at FROM send_time t WHERE t.id = message.send_time_id)"
-# With several hours, the list has the row of the zone's first hour for each recipient, and `list_hour` how much later
-# the best hour of all is. The rows of a zone have ids one after the other, so the others are moved by their difference.
-JOIN_LISTED = "LEFT JOIN send_time t ON t.id = p.send_time"
-JOIN_LISTED_HOUR = f"{JOIN_LISTED} + (SELECT later FROM recipient_list.list_hour)"
-_CREATE_LIST_HOUR = "CREATE TABLE recipient_list.list_hour (later INTEGER NOT NULL)"
 _MOVE_TO_OWN_HOURS = (
-    "UPDATE recipient_list.person SET send_time = send_time + b.hour - :best FROM (SELECT p.pos, k.hour, "
+    "UPDATE recipient_list.person SET slot = slot + 1 + b.hour FROM (SELECT p.pos, k.hour, "
     "max({score}) FROM recipient_list.person p CROSS JOIN click_hour k ON k.contact_id = p.contact "
-    "WHERE {condition} GROUP BY p.pos) b WHERE person.pos = b.pos AND person.send_time NOT NULL"
+    "WHERE {condition} GROUP BY p.pos) b WHERE person.pos = b.pos"
 )
 # The clicks of this many recipients show those of all well enough.
 _MAX_WEIGHED = 20_000
@@ -165,6 +167,7 @@ def store_times(campaign: Campaign) -> None:
     if campaign.local_time is None:
         return
     delete_times(campaign.id)
+    stored_zones.load_numbers()
     zones = {*time_zones.list_zones(), contact_zones.get_account_zone(campaign.account_id).zone.key}
     start, hours = get_start(campaign), [(hour, get_local_time(campaign, hour)) for hour in list_hours(campaign)]
     times = [(zone, hour, find_due(text, zone, start)) for zone in sorted(zones) for hour, text in hours]
@@ -173,31 +176,41 @@ def store_times(campaign: Campaign) -> None:
     run_set(_INSERT, items, campaign=campaign.id)
 
 
-def write_zone_table(campaign_id: int, account_id: int, first_hour: int) -> dict[str, Any]:
-    """Write the table of `LISTED_SQL` into the attached recipient list; return the parameters of that SQL."""
-    values = {
-        "campaign": campaign_id, "first_hour": first_hour,
-        "account_zone": contact_zones.get_account_zone(account_id).zone.key,
-    }  # fmt: skip
-    handle = connection()
-    handle.execute(_CREATE_ZONES)
-    handle.execute(_INSERT_ZONES, values)
-    return values | {"known_to": stored_zones.find_known_to()}
+def get_list_parameters(campaign: Campaign) -> dict[str, Any]:
+    """Return the parameters of `SLOT_SQL` and its join."""
+    account_zone = contact_zones.get_account_zone(campaign.account_id).zone.key
+    return {"account_zone": account_zone, "known_to": stored_zones.find_known_to()}
 
 
-def move_to_best_hours(hours: range, listed: int) -> int:
-    """Give the recipients of the attached list, which has `listed` rows, their best hours.
+def finish_list(campaign: Campaign, listed: int) -> dict[int, int]:
+    """Write the times of all slots into the attached recipient list, which has `listed` rows.
 
-    Return how much later the best hour of all is than the first one.
+    With several hours, the recipients get their best ones. Return the number of recipients by row of `send_time`.
+    """
+    hours, handle = list_hours(campaign), connection()
+    usual_hour = hours[0] if len(hours) == 1 else _move_to_own_hours(hours, listed)
+    account_zone = contact_zones.get_account_zone(campaign.account_id).zone.key
+    handle.execute(_CREATE_SLOTS)
+    handle.execute(_INSERT_SLOTS, {"campaign": campaign.id, "account_zone": account_zone, "usual_hour": usual_hour})
+    counts = Counter[int]()
+    for start in range(0, listed, _SLOTS_AT_ONCE):
+        counts.update(msgspec.json.decode(scalar(_READ_SLOTS, (start, start + _SLOTS_AT_ONCE))))
+    send_times = rows("SELECT id, send_time FROM recipient_list.slot")
+    by_send_time = Counter[int]()
+    for slot, row_id in send_times:
+        by_send_time[row_id] += counts[slot]
+    return +by_send_time
+
+
+def _move_to_own_hours(hours: range, listed: int) -> int:
+    """Give the recipients of the attached list who have a best hour of their own the slot of it.
+
+    Return the best hour of all others.
     """
     weights = best_hours.estimate_of(_WEIGHED, {"step": -(-listed // _MAX_WEIGHED) or 1}, hours[0], hours[-1] + 1)
-    later = weights.best - hours[0]
-    handle = connection()
-    handle.execute(_CREATE_LIST_HOUR)
-    handle.execute("INSERT INTO recipient_list.list_hour VALUES (?)", (later,))
     move = _MOVE_TO_OWN_HOURS.format(score=weights.build_score(), condition=weights.build_condition())
-    handle.execute(move, {"best": weights.best})
-    return later
+    connection().execute(move)
+    return weights.best
 
 
 def delete_times(campaign_id: int) -> None:

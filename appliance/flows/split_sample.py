@@ -27,12 +27,13 @@ _RECENT_RUNS = (
     "AND status IN ('live', 'completed', 'exited') AND created_at >= :since ORDER BY id DESC LIMIT :limit)"
 )
 _COUNT_CLICKED = (
-    f"SELECT count(*), total(EXISTS (SELECT 1 FROM message m WHERE m.run_id = r.id AND m.clicked_at NOT NULL)) "
+    "SELECT count(*), total(EXISTS (SELECT 1 FROM message m WHERE m.run_id = r.id AND m.clicked_at NOT NULL)) "
     f"FROM {_RECENT_RUNS} r"
 )
 _COUNT_CONVERTED = (
     "SELECT count(*), total(EXISTS (SELECT 1 FROM event e INDEXED BY event_of_contact "
-    "WHERE e.contact_id = r.contact_id AND e.event = :event AND e.created_at >= r.created_at AND e.created_at < r.created_at + :window AND e.test = 0)) "
+    "WHERE e.contact_id = r.contact_id AND e.event = :event AND e.created_at >= r.created_at "
+    "AND e.created_at < r.created_at + :window AND e.test = 0)) "
     f"FROM {_RECENT_RUNS} r"
 )
 _COUNT_ARRIVALS = (

@@ -20,13 +20,11 @@ PHONES = ["+4930123456", "+12125550", "+81312345", "+331234567"]
 def find_stored() -> dict[int, str]:
     """Return the stored zone by contact id, without those that must be computed."""
     values = {"known_to": stored_zones.find_known_to()}
-    stored = rows(f"SELECT c.id, {stored_zones.NUMBER_SQL} FROM contact c", values)
+    join = stored_zones.JOIN_STORED.removeprefix("LEFT ")
+    stored = rows(f"SELECT c.id, z.time_zone_id FROM contact c {join}", values)
     names: dict[int, str] = dict(rows("SELECT id, name FROM time_zone"))
-    return {
-        contact_id: names[number] if number else time_zones.get_account_zone(1).zone.key
-        for contact_id, number in stored
-        if number is not None
-    }
+    account_zone = time_zones.get_account_zone(1).zone.key
+    return {contact_id: account_zone if number is None else names[number] for contact_id, number in stored}
 
 
 def change_something(home: Home, rng: random.Random, ids: list[int]) -> None:
