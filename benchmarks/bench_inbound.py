@@ -35,7 +35,7 @@ def understood(rounds: int = 20) -> float:
         config.set_current(config.load({"data_dir": directory}, {}).config)
         marks = Placeholders(
             "reader@example.org", links.build_return_path(7, DOMAIN), links.build_message_id(7, DOMAIN),
-            links.build_unsubscribe_url(7),
+            links.build_unsubscribe_url("https://mail.example.org", 7),
         )  # fmt: skip
         mails = [sample(name, marks) for name in EXPECTED_CLASSES]
         started_at = time.perf_counter()

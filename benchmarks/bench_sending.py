@@ -40,6 +40,7 @@ PLAIN = (
     "<p style='margin:0 0 16px'>Our bread of the week is made of old grains: rye, spelt, emmer and a little honey. "
     "We bake at four, we open at eight, and on Saturdays we keep a loaf for you until noon.</p>\n"
 )
+_BASE_URL = "https://mail.example.org"
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
 
 
@@ -192,13 +193,13 @@ def making(size: int) -> None:
         content = compose.compile_message(MessageSource("News for {{ contact.first_name }}", source, marketing=True))
         plain = EncodedMessage(content)
         tracked = EncodedMessage(
-            compose.track_links(content, tuple(link.href for link in content.links), "https://mail.example.org")
+            compose.track_links(content, tuple(link.href for link in content.links), _BASE_URL)
         )
         people = [_person(number) for number in range(2_000)]
 
         def mail(number: int, parts: EncodedMessage = tracked) -> None:
-            stop = links.build_unsubscribe_url(number)
-            values = people[number] | links.get_link_values(number)
+            stop = links.build_unsubscribe_url(_BASE_URL, number)
+            values = people[number] | links.get_link_values(_BASE_URL, number)
             if parts is tracked:
                 values["track"] = links.build_tracking_tokens(number)
             mime.write(

@@ -458,7 +458,7 @@ def render_email(html: str) -> HTTPResponse:
     """
     if not html.strip():
         return _note_response(gettext("This email has no content yet."))
-    html = links.remove_pixel(html, config.base_url(config.current()))
+    html = links.remove_pixel(html)
     head = _HEAD_TAG.search(html)
     if head and head[1]:
         return _email_response(html[: head.end()] + _BASE_TAG + html[head.end() :])

@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 from appliance import VERSION
 from appliance.accounts import accounts, audit
 from appliance.accounts.accounts import AccountWrite
+from appliance.accounts.public_urls import base_url_of
 from appliance.api import schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.schemas import Json, Moment
@@ -131,7 +132,14 @@ class Account(Struct):
     """An account with its settings, capabilities and usage, and what blocks sending."""
 
     id: int
-    base_url: Annotated[str, Meta(description="URL of the installation, with which every link begins")]
+    base_url: Annotated[str, Meta(description="URL of the installation: of its interface and of the API")]
+    public_url: Annotated[
+        str,
+        Meta(
+            description="URL with which links in messages, forms and images begin: the address that the operator has "
+            "set for this account, else `base_url`"
+        ),
+    ]
     version: Annotated[str, Meta(description="version of the service")]
     created_at: schemas.Moment
     updated_at: schemas.Moment
@@ -261,13 +269,14 @@ def _serialize_account(row: AccountRow) -> Account:
     values: dict[str, Any] = {
         name: getattr(row, name)
         for name in Account.__struct_fields__
-        if name in AccountRow._meta.fields and name not in ("utm", "created_at", "updated_at")
+        if name in AccountRow._meta.fields and name not in ("utm", "public_url", "created_at", "updated_at")
     }
     return Account(
         **values, utm=schemas.serialize_utm(row.utm),
-        base_url=config.base_url(configuration), version=VERSION, created_at=iso(row.created_at) or "",
-        updated_at=iso(row.updated_at) or "", can_send=not any(blocker.severity == "error" for blocker in blockers),
-        blockers=blockers, using_sandbox=is_sandbox, domain_verified=is_verified,
+        base_url=config.base_url(configuration), public_url=base_url_of(row), version=VERSION,
+        created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
+        can_send=not any(blocker.severity == "error" for blocker in blockers), blockers=blockers,
+        using_sandbox=is_sandbox, domain_verified=is_verified,
         transport=Transports(configuration.email.transport, configuration.sms.transport),
         capabilities=Capabilities(True, _can_send_sms(configuration), True, bool(configuration.inbound.listen)),
         onboarding=_build_onboarding(row, is_verified, account_brand.brand_color is not None, counts),

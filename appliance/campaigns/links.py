@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from appliance.accounts.public_urls import base_url_of
 from appliance.campaigns import variants
 from appliance.campaigns.findings import Finding, PreflightInput
 from appliance.campaigns.report import LinkFigures
@@ -297,7 +298,7 @@ def render_link_map(campaign: Campaign, links: list[LinkFigures]) -> str:
     figures = {link.number: link for link in links}
     if campaign.channel == "sms":
         return _render_text_map(campaign, figures)
-    content = shared_content.compile_shared(campaign.id).content
+    content = shared_content.compile_shared(campaign.id, base_url_of(campaign.account)).content
     template = merge.compile_template(_mark_links(content.html.source, figures), "html")
     return template.render(
         _get_sample_values(campaign) | section_conditions.get_show_values(campaign.account_id, None, content.conditions)

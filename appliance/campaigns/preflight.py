@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from appliance.accounts import approvals, limits
 from appliance.accounts.audit import Actor
+from appliance.accounts.public_urls import base_url_of
 from appliance.audience.segments.store import AUDIENCE_DELETED
 from appliance.campaigns import (
     audience,
@@ -43,7 +44,6 @@ from appliance.core.i18n import format_number, gettext, ngettext
 from appliance.sending.messages import compose, languages, preview, senders
 from appliance.sending.messages.compose import CompiledMessage, MessageSource, PreparedMessage
 from appliance.sending.messages.preview import GMAIL_CLIP_BYTES, GMAIL_WARN_BYTES
-from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Account, Campaign
 
@@ -135,7 +135,7 @@ def _check_sender_advice(case: PreflightInput) -> Iterator[Finding]:
     address = senders.resolve_email(case.account, case.campaign.template.from_email)
     for code, message in senders.find_email_advice(case.account.id, address, case.is_real):
         yield Finding(code, message, "template_attributes.from_email")
-    if case.is_real and config.base_url(config.current()).startswith("http://"):
+    if case.is_real and base_url_of(case.account).startswith("http://"):
         message = gettext("links use http, but one-click unsubscribe requires https (RFC 8058)")
         yield Finding("base_url_http", message, "base")
 

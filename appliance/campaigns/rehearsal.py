@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from appliance.accounts.public_urls import base_url_of
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts.store import is_sendable
 from appliance.campaigns import audience, variants
@@ -105,7 +106,9 @@ class RecipientRenderer:
     def __init__(self, campaign: Campaign, account: Account, starts_at: int | None) -> None:
         bodies = dict(translations.list_messages(to_document(campaign.template), "sms"))
         self._bodies = {
-            language: _compile_body(message["body"], campaign.tracking, language or account.locale)
+            language: _compile_body(
+                message["body"], campaign.tracking, language or account.locale, base_url_of(account)
+            )
             for language, message in bodies.items()
         }
         self._account = account
@@ -183,9 +186,9 @@ class RecipientRenderer:
             )
 
 
-def _compile_body(body: str | None, is_tracked: bool, language: str) -> "CompiledTemplate":
+def _compile_body(body: str | None, is_tracked: bool, language: str, base_url: str) -> "CompiledTemplate":
     links = [link.href for link in compose.find_sms_links(body)] if is_tracked else None
-    return compose.compile_sms(body, links, language)
+    return compose.compile_sms(body, links, language, base_url)
 
 
 def _find_number_problem(contact: Contact, key: str) -> str | None:
@@ -284,13 +287,14 @@ class RehearsalRun:
         account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
         document = to_document(campaign.template)
         self.sms = RecipientRenderer(campaign, account, starts_at) if campaign.channel == "sms" else None
+        self.base_url = base_url_of(account)
         self.document, self.look, self.locale = document, brands.build_look(brand), account.locale
         self.contents: dict[MessageLanguage, CompiledMessage] = {}
         self.get_language = cache(partial(languages.choose_for_document, document, locale=account.locale,
                                           channel=campaign.channel))  # fmt: skip
         self._get_content(self.get_language(None))
         self.shared = {
-            **merge_tags.get_account_values(account, brand), **links.get_link_values(0),
+            **merge_tags.get_account_values(account, brand), **links.get_link_values(base_url_of(account), 0),
             "campaign": {"name": campaign.name},
             designs_links.TRACK_ROOT: links.build_tracking_tokens(0),
         }  # fmt: skip
@@ -355,7 +359,7 @@ class RehearsalRun:
             source = languages.build_source(self.document, self.look, self.locale, language)
             content = compose.compile_message(source)
             if self.campaign.tracking:
-                content = compose.track_all_links(content)
+                content = compose.track_all_links(content, self.base_url)
             self.contents[language] = content
         return content
 

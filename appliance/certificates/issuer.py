@@ -8,6 +8,7 @@ and a wait that the CA asks for is kept.
 import asyncio
 import logging
 import random
+import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -49,47 +50,55 @@ class Doors(NamedTuple):
     has_tls: bool
 
 
-def find_renewal(settings: Config, state: State) -> int:
-    """Return when the certificate is to be renewed, in milliseconds: 0 if there is none that fits the settings.
+def find_renewal(settings: Config, state: State, names: list[str]) -> int:
+    """Return when the certificate is to be renewed, in milliseconds: 0 if there is none of the CA with these names.
 
     It is renewed after two thirds of its lifetime, or when the CA suggests it (RFC 9773).
     """
     facts = store.read_facts(state)
     if facts is None or state.issued_by != settings.acme.directory:
         return 0
-    if not all(facts.covers(name) for name in store.wanted_names(settings)):
+    if not all(facts.covers(name) for name in names):
         return 0
     planned = state.renewal_at or facts.not_before_ms + (facts.not_after_ms - facts.not_before_ms) * 2 // 3
     return min(max(planned, state.issued_at + _MIN_RENEWAL_MS), max(facts.not_after_ms, state.issued_at + _HOUR_MS))
 
 
-def find_next_attempt(settings: Config, state: State) -> int:
+def find_next_attempt(settings: Config, state: State, names: list[str]) -> int:
     """Return when the CA is asked for a certificate, in milliseconds, with the wait after a failure."""
-    wait_until = state.next_attempt_at if state.scope == _scope(settings) else 0
-    return max(find_renewal(settings, state), wait_until)
+    wait_until = state.next_attempt_at if state.scope == _scope(settings, names) else 0
+    return max(find_renewal(settings, state, names), wait_until)
 
 
-def _scope(settings: Config) -> str:
-    acme_settings = settings.acme
-    return " ".join((acme_settings.directory, acme_settings.eab_key_id, *store.wanted_names(settings)))
+def _scope(settings: Config, names: list[str]) -> str:
+    return " ".join((settings.acme.directory, settings.acme.eab_key_id, *names))
 
 
 class CertificateIssuer:
-    """The thread that obtains and renews the certificate.
+    """The thread that obtains and renews the certificates: that of the installation, and one for each host of accounts.
 
-    `notify` is called with the stored state if the certificate expires within `NOTICE_DAYS` and could not be renewed,
-    once for each certificate.
+    `notify` is called with the stored state if a certificate expires within `NOTICE_DAYS` and could not be renewed,
+    once for each certificate. `list_hosts` returns the hosts of accounts, whose certificates `served` shows, too.
     """
 
     def __init__(
-        self, settings: Config, challenges: LiveChallenges, doors: Doors, notify: Callable[[State], None]
+        self,
+        settings: Config,
+        challenges: LiveChallenges,
+        doors: Doors,
+        notify: Callable[[State], None],
+        list_hosts: Callable[[], list[str]],
+        served: crypto.ServedCertificate | None,
     ) -> None:
-        self._settings, self._challenges, self._doors, self._notify = settings, challenges, doors, notify
+        self._list_hosts, self._served = list_hosts, served
         self._directory = Path(settings.data_dir)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="acme", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._tools = _Tools(settings, challenges, doors, notify, self._run_in_loop)
+        self._hosts: list[str] | None = None  # at the last check
+        self._contexts: dict[str, tuple[int, ssl.SSLContext]] = {}  # by host, with `issued_at`
 
     def start(self) -> None:
         """Start the thread."""
@@ -105,49 +114,48 @@ class CertificateIssuer:
 
     def _run(self) -> None:
         errors = logs.RepeatedErrors(log, "certificates: check failed")
-        state = store.load(self._directory)
+        orders: dict[str, _Certificate] = {}
         while not self._stopping.is_set():
             try:
-                self._check(state)
+                self._check_all(orders)
             except Exception as error:
                 # If the thread ended, no certificate would be renewed any more.
                 errors.log(error)
-                state = store.load(self._directory)
+                orders.clear()
             self._stopping.wait(_CHECK_SECONDS)
 
-    def _check(self, state: State) -> None:
-        """Do what is due: ask when to renew, renew, and tell the owner about a certificate that expires."""
-        now = clock.now_ms()
-        if state.ask_at <= now < find_renewal(self._settings, state):
-            self._ask_renewal_time(state)
-        if find_next_attempt(self._settings, state) <= clock.now_ms():
-            self._attempt(state)
-        facts = store.read_facts(state)
-        is_ending = facts is not None and facts.days_left < NOTICE_DAYS and state.failure_count > 0
-        if facts is not None and is_ending and state.notified_expiry != facts.not_after_ms:
-            self._notify(state)
-            state.notified_expiry = facts.not_after_ms
-            store.save(self._directory, state)
+    def _check_all(self, orders: dict[str, "_Certificate"]) -> None:
+        """Do what is due for each certificate, by its host; that of the installation has none."""
+        hosts = self._list_hosts() if self._served is not None else []
+        main = orders.get("") or _Certificate(self._tools, store.wanted_names(self._tools.settings))
+        orders[""] = main
+        main.check()
+        if hosts != self._hosts:
+            self._hosts = hosts
+            store.remove_other_hosts(self._directory, hosts)
+            for host in orders.keys() - {"", *hosts}:
+                del orders[host]
+        for host in hosts:
+            if self._stopping.is_set():
+                return
+            order = orders.get(host) or _Certificate(self._tools, [host], host, main)
+            orders[host] = order
+            order.check()
+        self._serve_hosts({host: orders[host].state for host in hosts})
 
-    def _attempt(self, state: State) -> None:
-        """Ask the CA for the certificate once, and store how that ended."""
-        if state.scope != _scope(self._settings):
-            state.scope, state.failure_count, state.error, state.order = _scope(self._settings), 0, "", None
-        # Stored before the first request, so that neither a full disk nor a process that is killed again and again
-        # makes the CA see many orders.
-        state.next_attempt_at = clock.now_ms() + _UNREACHABLE_WAIT_MS
-        store.save(self._directory, state)
-        try:
-            self._run_in_loop(self._issue(state))
-        except AcmeError as error:
-            self._record_failure(state, error)
-        except OSError:
-            raise
-        except Exception as error:
-            log.exception("certificates: the order failed")
-            self._record_failure(state, AcmeError("malformed", repr(error)))
-        finally:
-            self._challenges.clear()
+    def _serve_hosts(self, states: dict[str, State]) -> None:
+        """Show the certificates of the hosts; one that is expired stays, since a browser gets no better one."""
+        issued = {host: state for host, state in states.items() if state.certificate}
+        known = {host: self._contexts[host][0] for host in self._contexts}
+        if self._served is None or known == {host: state.issued_at for host, state in issued.items()}:
+            return
+        self._contexts = {
+            host: self._contexts[host]
+            if known.get(host) == state.issued_at
+            else (state.issued_at, crypto.build_web_context(f"{state.certificate.rstrip()}\n{state.key}"))
+            for host, state in issued.items()
+        }
+        self._served.serve_others({host: context for host, (_, context) in self._contexts.items()})
 
     def _run_in_loop(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in an event loop of this thread; `stop` cancels it."""
@@ -164,19 +172,86 @@ class CertificateIssuer:
         except asyncio.CancelledError:
             log.info("certificates: the order is continued at the next start")
 
+
+class _Tools(NamedTuple):
+    """What all certificates share; `run` runs a coroutine, which the end of the service cancels."""
+
+    settings: Config
+    challenges: LiveChallenges
+    doors: Doors
+    notify: Callable[[State], None]
+    run: Callable[[Coroutine[Any, Any, None]], None]
+
+
+class _Certificate:
+    """One certificate with its names, its stored state and its order.
+
+    `host` is the host of an account, empty for the certificate of the installation. The account at the CA is that of
+    `main`, the certificate of the installation.
+    """
+
+    def __init__(self, tools: _Tools, names: list[str], host: str = "", main: "_Certificate | None" = None) -> None:
+        self._tools, self._settings, self._names, self._host = tools, tools.settings, names, host
+        self._directory = Path(tools.settings.data_dir)
+        self.state = store.load(self._directory, host)
+        self._main = main or self
+
+    def save(self) -> None:
+        """Store the state. Raises OSError."""
+        store.save(self._directory, self.state, self._host)
+
+    def check(self) -> None:
+        """Do what is due: ask when to renew, renew, and tell the owner about a certificate that expires."""
+        state, now = self.state, clock.now_ms()
+        if state.ask_at <= now < find_renewal(self._settings, state, self._names):
+            self._ask_renewal_time(state)
+        if find_next_attempt(self._settings, state, self._names) <= clock.now_ms():
+            self._attempt(state)
+        facts = store.read_facts(state)
+        is_ending = facts is not None and facts.days_left < NOTICE_DAYS and state.failure_count > 0
+        if facts is not None and is_ending and state.notified_expiry != facts.not_after_ms:
+            self._tools.notify(state)
+            state.notified_expiry = facts.not_after_ms
+            self.save()
+
+    def _attempt(self, state: State) -> None:
+        """Ask the CA for the certificate once, and store how that ended."""
+        scope = _scope(self._settings, self._names)
+        if state.scope != scope:
+            state.scope, state.failure_count, state.error, state.order = scope, 0, "", None
+        # Stored before the first request, so that neither a full disk nor a process that is killed again and again
+        # makes the CA see many orders.
+        state.next_attempt_at = clock.now_ms() + _UNREACHABLE_WAIT_MS
+        self.save()
+        try:
+            self._tools.run(self._issue(state))
+        except AcmeError as error:
+            self._record_failure(state, error)
+        except OSError:
+            raise
+        except Exception as error:
+            log.exception("certificates: the order failed")
+            self._record_failure(state, AcmeError("malformed", repr(error)))
+        finally:
+            self._tools.challenges.clear()
+
     async def _issue(self, state: State) -> None:
-        settings = self._settings.acme
+        settings, account = self._settings.acme, self._main.state
+        if account.directory != settings.directory:
+            account.directory, account.account_key, account.account_url, account.order = (
+                settings.directory, "", "", None
+            )  # fmt: skip
         if state.directory != settings.directory:
-            state.directory, state.account_key, state.account_url, state.order = settings.directory, "", "", None
-        if not state.account_key:
-            state.account_key = _create_key()
-            store.save(self._directory, state)
-        client = AcmeClient(settings.directory, _load_key(state.account_key), state.account_url)
-        if not state.account_url:
+            state.directory, state.order = settings.directory, None
+        if not account.account_key:
+            account.account_key = _create_key()
+            self._main.save()
+        client = AcmeClient(settings.directory, _load_key(account.account_key), account.account_url)
+        if not account.account_url:
             is_bound = settings.eab_key_id and settings.eab_hmac_key
             external = ExternalAccount(settings.eab_key_id, settings.eab_hmac_key) if is_bound else None
-            state.account_url = await client.register(settings.email, external)
-            store.save(self._directory, state)
+            account.account_url = await client.register(settings.email, external)
+            self._main.save()
         order = await self._open_order(client, state)
         if order.status == "pending":
             for url in order.authorizations:
@@ -196,7 +271,7 @@ class CertificateIssuer:
 
     async def _open_order(self, client: AcmeClient, state: State) -> Order:
         """Return the stored order if it can still lead to a certificate, else a new one, which is stored."""
-        names = store.wanted_names(self._settings)
+        names = self._names
         if state.order is not None and state.order.names == names:
             try:
                 order = await client.fetch_order(state.order.url)
@@ -207,10 +282,11 @@ class CertificateIssuer:
                 if order.status != "invalid":
                     log.info("certificates: continuing the order names=%s status=%s", ",".join(names), order.status)
                     return order
-        facts_id = acme.certificate_id(_load_leaf(state.certificate)) if find_renewal(self._settings, state) else ""
+        replaces = find_renewal(self._settings, state, self._names) > 0
+        facts_id = acme.certificate_id(_load_leaf(state.certificate)) if replaces else ""
         order = await client.create_order(names, facts_id)
         state.order = PendingOrder(order.url, names, _create_key())
-        store.save(self._directory, state)
+        self.save()
         log.info("certificates: ordered names=%s directory=%s", ",".join(names), state.directory)
         return order
 
@@ -223,9 +299,9 @@ class CertificateIssuer:
             log.info("certificates: proving the host name name=%s by=%s", authorization.name, challenge.kind)
             try:
                 if challenge.kind == HTTP_01:
-                    self._challenges.add_http(challenge.token, answer)
+                    self._tools.challenges.add_http(challenge.token, answer)
                 else:
-                    self._challenges.add_tls(authorization.name, answer)
+                    self._tools.challenges.add_tls(authorization.name, answer)
             except ValueError as error:
                 raise AcmeError("malformed", str(error)) from None
             if challenge.status == "pending":
@@ -242,7 +318,7 @@ class CertificateIssuer:
 
         If none of ours is reached by the CA, a proxy may pass its request on to the web interface.
         """
-        kinds = [kind for kind, can_answer in zip((HTTP_01, TLS_ALPN_01), self._doors, strict=True) if can_answer]
+        kinds = [kind for kind, can_answer in zip((HTTP_01, TLS_ALPN_01), self._tools.doors, strict=True) if can_answer]
         kinds = kinds or [HTTP_01]
         start = attempt % len(kinds)
         for kind in (*kinds[start:], *kinds[:start]):
@@ -266,9 +342,10 @@ class CertificateIssuer:
         state.certificate, state.key, state.issued_by = chain, order.key, state.directory
         state.issued_at, state.renewal_at, state.ask_at = clock.now_ms(), 0, 0
         state.order, state.next_attempt_at, state.failure_count, state.error = None, 0, 0, ""
-        store.save(self._directory, state)
-        store.write_pem(self._directory, state)
-        renewal = clock.iso(find_renewal(self._settings, state))
+        self.save()
+        if not self._host:
+            store.write_pem(self._directory, state)
+        renewal = clock.iso(find_renewal(self._settings, state, self._names))
         log.info(
             "certificates: issued names=%s days_left=%s renewal=%s", ",".join(order.names), facts.days_left, renewal
         )
@@ -278,22 +355,24 @@ class CertificateIssuer:
         state.failure_count += 1
         state.error = str(error)
         if error.code == "accountDoesNotExist":
-            state.account_url = ""
+            self._main.state.account_url = ""
+            self._main.save()
         if error.code not in _KEEPING_ORDER:
             state.order = None
         wait_ms = choose_wait(error, state.failure_count)
         state.next_attempt_at = clock.now_ms() + wait_ms
-        store.save(self._directory, state)
+        self.save()
         log.error(
             "certificates: order failed names=%s attempt=%s next_attempt=%s: %s",
-            ",".join(store.wanted_names(self._settings)), state.failure_count, clock.iso(state.next_attempt_at), error,
+            ",".join(self._names), state.failure_count, clock.iso(state.next_attempt_at), error,
         )  # fmt: skip
 
     def _ask_renewal_time(self, state: State) -> None:
         """Ask the CA when to renew the certificate, and store a time in its window (RFC 9773, 4.2)."""
         state.ask_at = clock.now_ms() + _ASK_WAIT_MS
         identifier = acme.certificate_id(_load_leaf(state.certificate))
-        client = AcmeClient(self._settings.acme.directory, _load_key(state.account_key), state.account_url)
+        account = self._main.state
+        client = AcmeClient(self._settings.acme.directory, _load_key(account.account_key), account.account_url)
 
         async def ask() -> None:
             info = await client.fetch_renewal_info(identifier)
@@ -304,10 +383,10 @@ class CertificateIssuer:
                 state.renewal_at = int(random.uniform(info.start, max(info.start, info.end)) * 1000)
 
         try:
-            self._run_in_loop(ask())
+            self._tools.run(ask())
         except AcmeError as error:
             log.info("certificates: the CA did not say when to renew: %s", error)
-        store.save(self._directory, state)
+        self.save()
 
 
 def choose_wait(error: AcmeError, failure_count: int) -> int:

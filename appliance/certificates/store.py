@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import secrets
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from appliance.settings.schema import Config
 log = logging.getLogger("campanero.certificates")
 FOLDER = "certificates"
 _STATE_FILE, _PEM_FILE = "acme.sealed", "certificate.pem"
+_HOST_PREFIX = "host-"
 _PURPOSE = "acme"
 _PLACEHOLDER_LIFETIME = timedelta(days=365)
 _MAX_STATE_BYTES = 1_048_576
@@ -59,9 +61,13 @@ class State(msgspec.Struct):
     notified_expiry: int = 0
 
 
-def load(directory: Path) -> State:
-    """Return the stored state, or an empty one if there is none or the key of the installation does not open it."""
-    path = directory / FOLDER / _STATE_FILE
+def load(directory: Path, host: str = "") -> State:
+    """Return the stored state, or an empty one if there is none or the key of the installation does not open it.
+
+    `host` is the public host of an account, which has a certificate of its own, so that no certificate shows the
+    visitors of one account the names of others. Without it, the state is that of the installation's certificate.
+    """
+    path = _state_path(directory, host)
     try:
         with path.open("rb") as file:
             sealed = file.read(_MAX_STATE_BYTES)
@@ -75,12 +81,25 @@ def load(directory: Path) -> State:
         return State()
 
 
-def save(directory: Path, state: State) -> None:
-    """Store the state durably, so that a kill leaves the previous or the new one. Raises OSError."""
-    folder = directory / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    sealed = crypto.seal(crypto.derive_key(_PURPOSE), _PURPOSE, msgspec.json.encode(state))
-    _replace_file(folder / _STATE_FILE, sealed)
+def save(directory: Path, state: State, host: str = "") -> None:
+    """Store the state durably, so that a kill leaves the previous or the new one. Raises OSError.
+
+    `host` is as in `load`.
+    """
+    path = _state_path(directory, host)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    _replace_file(path, crypto.seal(crypto.derive_key(_PURPOSE), _PURPOSE, msgspec.json.encode(state)))
+
+
+def _state_path(directory: Path, host: str) -> Path:
+    return directory / FOLDER / (f"{_HOST_PREFIX}{host}.sealed" if host else _STATE_FILE)
+
+
+def remove_other_hosts(directory: Path, hosts: Collection[str]) -> None:
+    """Delete the states of hosts that no account has any more."""
+    for path in (directory / FOLDER).glob(f"{_HOST_PREFIX}*.sealed"):
+        if path.name.removeprefix(_HOST_PREFIX).removesuffix(".sealed") not in hosts:
+            path.unlink(missing_ok=True)
 
 
 def pem_path(directory: Path) -> Path:

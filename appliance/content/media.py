@@ -1,6 +1,7 @@
 """Uploaded pictures: re-encoded, stored in the database, and served under random names that cannot be guessed."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -40,8 +41,21 @@ class ServedPicture(NamedTuple):
 
 
 def public_url(signed_id: str) -> str:
-    """Return the public URL of a picture."""
+    """Return the URL of a picture at the installation; for recipients, `move_urls` replaces its base URL."""
     return f"{config.base_url(config.current())}{URL_PATH}{signed_id}"
+
+
+def move_urls(account_id: int, text: str, base_url: str) -> str:
+    """Return a text in which the URLs of an account's pictures, and of icons, begin with `base_url`, its own.
+
+    The URL of another account's picture stays as it is, because that is not served at the address of this one.
+    """
+    prefix = public_url("")
+    if not text or prefix == f"{base_url}{URL_PATH}" or prefix not in text:
+        return text
+    pattern = re.compile(re.escape(prefix) + rf"({ICONS_DIRECTORY}/|[A-Za-z0-9]{{{_NAME_LENGTH}}})")
+    own_names = {f"{ICONS_DIRECTORY}/", *get_filenames(account_id, set(pattern.findall(text)))}
+    return pattern.sub(lambda match: f"{base_url}{URL_PATH}{match[1]}" if match[1] in own_names else match[0], text)
 
 
 def resolve_url(address: str | None) -> str | None:

@@ -13,8 +13,9 @@ import logging
 import os
 import secrets
 import ssl
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -382,6 +383,21 @@ def load_tls_context(setting: str, certificate: str, key: str) -> ssl.SSLContext
     return context
 
 
+def build_web_context(pem: str) -> ssl.SSLContext:
+    """Return the context of a web listener with a certificate, its chain and its key. Raises OSError."""
+    with tempfile.NamedTemporaryFile("w") as file:  # OpenSSL reads certificates only from files.
+        file.write(pem)
+        file.flush()
+        context = load_tls_context("tls.certificate", file.name, "")
+    _restrict_to_web(context)
+    return context
+
+
+def _restrict_to_web(context: ssl.SSLContext) -> None:
+    context.set_ciphers(_CIPHERS)
+    context.set_alpn_protocols(["http/1.1"])
+
+
 class ServedCertificate:
     """The TLS certificate of a listener: `reload_if_changed` replaces the certificate that `context` serves.
 
@@ -396,6 +412,7 @@ class ServedCertificate:
         self._last_stamps = self._file_stamps()
         self._last_error = ""
         self._current = self.context = self._read()
+        self._others: Mapping[str, ssl.SSLContext] = {}
         self.context.sni_callback = self._select_context
 
     def reload_if_changed(self) -> None:
@@ -420,15 +437,18 @@ class ServedCertificate:
     def _read(self) -> ssl.SSLContext:
         context = load_tls_context(self._setting, self._certificate, self._key)
         if self._is_web:
-            context.set_ciphers(_CIPHERS)
-            context.set_alpn_protocols(["http/1.1"])
+            _restrict_to_web(context)
             if validity_error := read_certificate(self._setting, self._certificate).validity_error:
                 raise OSError(f"{self._setting}: {self._certificate}: {validity_error}")
         return context
 
-    def _select_context(self, connection: Any, name: Any, first: Any) -> None:
+    def serve_others(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
+        """Serve other certificates to clients that ask for these host names, in place of those set before."""
+        self._others = contexts
+
+    def _select_context(self, connection: Any, name: str | None, first: Any) -> None:
         # OpenSSL calls this for each client, also for those that send no SNI.
-        connection.context = self._current
+        connection.context = self._others.get((name or "").lower(), self._current)
 
     def _file_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_file_stamp(path) for path in (self._certificate, self._key) if path)

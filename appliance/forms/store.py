@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from appliance.accounts.access import PUBLIC_PREFIX
+from appliance.accounts.public_urls import fetch_base_url
 from appliance.audience.lists import MIRROR_MESSAGE
 from appliance.core import clock, crypto
 from appliance.core.errors import Faults, NotFound, RateLimitExceeded
@@ -15,7 +16,6 @@ from appliance.core.i18n import gettext
 from appliance.core.validation import HttpUrl, Id, LanguageTag, Line, Long, Name, PageQuery, Short, default, sent_fields
 from appliance.forms.fields import MAX_FIELDS, FormField, check_fields
 from appliance.sending.messages import links
-from appliance.settings import config
 from appliance.storage.database import Page, fetch_one, paginate, rows
 from appliance.storage.models import Form
 from appliance.storage.transactions import require_write_transaction
@@ -152,7 +152,7 @@ def _load_details(form: Form) -> Form:
     form.list_ids = [list_id for list_id in form.list_ids if list_id in names]
     form.topic_ids = [list_id for list_id in form.topic_ids if list_id in names]
     form.topics = [(list_id, names[list_id]) for list_id in form.topic_ids if list_id in public_ids]
-    form.url = f"{config.base_url(config.current())}/f/{form.public_key}"
+    form.url = f"{fetch_base_url(form.account_id)}/f/{form.public_key}"
     return form
 
 

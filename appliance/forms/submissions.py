@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
+from appliance.accounts.public_urls import base_url_of
 from appliance.audience import consent, lists
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import store as contacts
@@ -434,7 +435,8 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
     text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if names else "")
     letter = SystemEmail(
         texts["mail_confirm_subject"], texts["mail_confirm_heading"], text, texts["mail_confirm_button"],
-        links.build_confirmation_url(confirmation_id), texts["mail_confirm_note"], language.replace("_", "-"),
+        links.build_confirmation_url(base_url_of(sign_up.account), confirmation_id), texts["mail_confirm_note"],
+        language.replace("_", "-"),
     )  # fmt: skip
     contact_id = sign_up.channel.contact_id if sign_up.channel else None
     data = {"lists": ", ".join(names)}

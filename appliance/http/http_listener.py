@@ -1,7 +1,7 @@
 """The listener of plain http (`acme.http_listen`): answers the CA's challenges, and sends browsers to `base_url`.
 
-It serves nothing else, reads one request of each connection and sends no body of its own. The redirect always leads to
-the host of `base_url`, never to one that a request names.
+It serves nothing else, reads one request of each connection and sends no body of its own. The redirect leads to the
+public address of an account if the request names its host, else to `base_url`: never to a host that is not stored.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+from appliance.accounts.public_urls import HostTable
 from appliance.certificates.challenges import HTTP_CONTENT_TYPE, HTTP_PATH, LiveChallenges
 from appliance.core import addresses
 from appliance.http.protocol import is_sound_head
@@ -21,6 +22,7 @@ _TIMEOUT_SECONDS = 10.0
 # The connections that are open at a time, of all clients and of one (`addresses.client_network`).
 _MAX_CONNECTIONS, _MAX_CLIENT_CONNECTIONS = 200, 20
 _REQUEST_LINE = re.compile(rb"(GET|HEAD) (?:http://[^/ ]+)?(/[!-~]*) HTTP/1\.[01]\r\n", re.IGNORECASE)
+_HOST_LINE = re.compile(rb"(?i)\r\nhost:([^\r\n]*)")
 _HEADERS = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
 
 
@@ -110,8 +112,8 @@ class _Connection(asyncio.Protocol):
 class HttpListener:
     """The listener of plain http. It is bound before the service starts, as the port may need rights."""
 
-    def __init__(self, address: str, base_url: str, challenges: LiveChallenges) -> None:
-        self._address, self._base_url, self._challenges = address, base_url, challenges
+    def __init__(self, address: str, base_url: str, challenges: LiveChallenges, hosts: HostTable) -> None:
+        self._address, self._base_url, self._challenges, self._hosts = address, base_url, challenges, hosts
         self._socket: socket.socket | None = None
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[_Connection, str] = {}
@@ -151,7 +153,9 @@ class HttpListener:
         self._server = await asyncio.get_running_loop().create_server(create_connection, sock=self._socket, backlog=100)
 
     def _respond(self, head: bytes) -> Answer:
-        return answer_request(head, self._base_url, self._challenges)
+        match = _HOST_LINE.search(head)
+        host = self._hosts.find(match[1].decode("latin-1")) if match else None
+        return answer_request(head, self._base_url if host is None else host.url, self._challenges)
 
     def stop(self) -> None:
         """Stop accepting connections."""

@@ -26,6 +26,7 @@ from sanic.http.http1 import Http
 import ui
 from appliance import public
 from appliance.accounts import settings, users
+from appliance.accounts.public_urls import HostTable
 from appliance.api import dispatch, doors, mcp
 from appliance.api import http as api_http
 from appliance.campaigns import send_times, states
@@ -34,6 +35,7 @@ from appliance.certificates.challenges import HTTP_CONTENT_TYPE, LiveChallenges
 from appliance.certificates.issuer import CertificateIssuer, Doors
 from appliance.core import crypto, executable, validation
 from appliance.core.errors import Unavailable
+from appliance.http.account_hosts import check_host, is_account_host, keep_fresh
 from appliance.http.http_listener import HttpListener
 from appliance.http.protocol import (
     MAX_HEAD_BYTES,
@@ -93,11 +95,11 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.inbound, app.ctx.submission = SmtpListener(config), SubmissionServer(config)
     app.ctx.certificate, app.ctx.works = None, None
     app.ctx.handshakes = app.ctx.lease = app.ctx.mirror = None
-    app.ctx.challenges = LiveChallenges()
+    app.ctx.challenges, app.ctx.hosts = LiveChallenges(), HostTable()
     app.ctx.http_listener = app.ctx.issuer = None
     if store.uses_auto(config):
         base = settings_config.base_url(config)
-        app.ctx.http_listener = HttpListener(config.acme.http_listen, base, app.ctx.challenges)
+        app.ctx.http_listener = HttpListener(config.acme.http_listen, base, app.ctx.challenges, app.ctx.hosts)
     app.ctx.process = secrets.token_hex(8)
     # For localhost, Strict-Transport-Security would also make browsers refuse http to other programs there.
     app.ctx.strict = (
@@ -123,8 +125,9 @@ def mount_routes() -> "Sanic[Any, Any]":
     public.mount(app)
     ui.mount(app)
     app.exception(Exception)(_handle_error)
-    app.on_request(_set_start_time, priority=104)
-    app.on_request(read_as_text, priority=103)
+    app.on_request(_set_start_time, priority=105)
+    app.on_request(read_as_text, priority=104)
+    app.on_request(check_host, priority=103)
     app.on_request(_set_client, priority=102)
     app.on_request(read_large_form, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
@@ -209,7 +212,7 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
             if _speaks_json(path)
             else ServiceUnavailable(storage_error.message)
         )
-    if _speaks_json(path) or (request.route is None and _wants_json(request, path)):
+    if _speaks_json(path) or (request.route is None and _wants_json(request, path) and not is_account_host(request)):
         request.ctx.spoke_json = True
         return await dispatch.handle_error(request, error)
     status = 503 if isinstance(error, Unavailable) else getattr(error, "status_code", None) or 500
@@ -217,7 +220,8 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
         template, context = "request %s %s failed", api_http.log_context(request)
         log.exception(template, context["request_id"], request.path, exc_info=error, extra=context)
     try:
-        return public.error_page(status) if public.owns_path(path) else await guard.handle_exception(request, error)
+        is_public = public.owns_path(path) or is_account_host(request)
+        return public.error_page(status) if is_public else await guard.handle_exception(request, error)
     except Exception:
         # Sanic would respond with 500 without logging the error.
         log.exception("server: rendering the error page failed")
@@ -287,6 +291,8 @@ async def _start(app: "Sanic[Any, Any]") -> None:
         log.warning("server: %s messages were being sent when the service last stopped", uncertain_count)
     if await transactions.fetch(send_times.list_overdue):
         await asyncio.wrap_future(transactions.submit_essential(states.pause_overdue))
+    await transactions.fetch(app.ctx.hosts.refresh)
+    app.add_task(keep_fresh(app))
 
 
 async def _start_background(app: "Sanic[Any, Any]") -> None:
@@ -303,7 +309,10 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
     if app.ctx.http_listener is not None:
         await app.ctx.http_listener.start()
         doors = Doors(app.ctx.http_listener.is_bound, app.ctx.handshakes is not None)
-        app.ctx.issuer = CertificateIssuer(app.ctx.config, app.ctx.challenges, doors, certificate_notice.notify_owners)
+        app.ctx.issuer = CertificateIssuer(
+            app.ctx.config, app.ctx.challenges, doors, certificate_notice.notify_owners, app.ctx.hosts.list_names,
+            app.ctx.certificate if app.ctx.config.tls.certificate == settings_config.AUTO else None,
+        )  # fmt: skip
         app.ctx.issuer.start()
     if app.ctx.lease is not None:
         app.ctx.lease.start()
@@ -493,7 +502,9 @@ class TrackingProtocol(StrictProtocol):
         self.transport.pause_reading()
         client = find_client(context, self.conn_info.client_ip, request.forwarded)
         hit_request = clicks.build_hit_request(request.link, "GET", client, request.headers)
-        stored = clicks.get_recorder(context).record(request.link, hit_request)
+        host = context.hosts.find(request.headers.get("host"))
+        account_id = None if host is None else host.account_id
+        stored = clicks.get_recorder(context).record(request.link, hit_request, account_id)
         stored.add_done_callback(partial(self._answer, request.link, data, started_at))
 
     def _answer(

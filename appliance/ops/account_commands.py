@@ -43,6 +43,11 @@ def add(group: Any, add_command: Callable[..., Any], open_database: Prepare) -> 
         option = f"--{name.replace('_', '-')}"
         limits.add_argument(option, type=_parse_limit, metavar="N", help=f"{text}; none for no limit")
 
+    address = command("address", _set_address, "set the public address of an account; print it and its former hosts")
+    address.add_argument("id", type=_parse_id, metavar="ID")
+    address.add_argument("--url", metavar="URL", help="such as https://mail.shop.example; none for that of base_url")
+    address.add_argument("--remove", metavar="HOST", help="a former host whose links may stop working")
+
 
 def _parse_id(text: str) -> int:
     number = int(text)
@@ -119,3 +124,17 @@ def _limit(options: argparse.Namespace) -> None:
     for name in limits.LABELS:
         limit = getattr(current, name)
         print(f"{name}: {'no limit' if limit is None else limit}")
+
+
+def _set_address(options: argparse.Namespace) -> None:
+    from appliance.accounts import accounts, public_urls
+
+    if options.url is not None:
+        url = "" if options.url == "none" else options.url
+        transactions.write(public_urls.set_public_url, options.id, url, _actor())
+    if options.remove is not None:
+        transactions.write(public_urls.release_host, options.id, options.remove, _actor())
+    account = accounts.get(options.id)
+    print(public_urls.base_url_of(account))
+    for host in public_urls.list_former_hosts(account):
+        print(f"{host} (former)")

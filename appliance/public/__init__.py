@@ -4,7 +4,8 @@ Loading a page never changes consent (docs/decisions.md#16); only submitting its
 acknowledged after it is stored (docs/decisions.md#15).
 """
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
@@ -23,6 +24,7 @@ from appliance.public import clicks, forms, pages
 from appliance.sending.messages import links
 from appliance.sending.sms import error_codes as sms
 from appliance.settings import config
+from appliance.storage.database import scalar
 from appliance.storage.transactions import commit, fetch_public
 from appliance.tracking import unsubscribes
 
@@ -144,6 +146,60 @@ def _record_sms_reports(provider: str, contents: sms.HookContents) -> None:
 
 _READ_METHODS, _ALL_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _WEBHOOK_PREFIX = "/hooks/"
+async def _serve_css(request: Request) -> HTTPResponse:
+    body = executable.shipped_path("appliance", "public", "html", "public.css").read_bytes()
+    return HTTPResponse(body, 200, {"Cache-Control": "max-age=3600"}, content_type="text/css; charset=utf-8")
+
+
+async def _serve_robots(request: Request) -> HTTPResponse:
+    return HTTPResponse("User-agent: *\nDisallow: /\n", content_type="text/plain; charset=utf-8")
+
+
+# Returns the id of the account that an object belongs to, by the parameter of the path; None if there is no object.
+FindOwner = Callable[[str], int | None]
+
+
+def has_no_owner(_: str) -> int | None:
+    """Mark routes that are the same for all accounts, and those of tracked links, whose lookup finds the account."""
+    return None
+
+
+def _find_owner(sql: str, key: str | int | None) -> int | None:
+    owner_id: int | None = scalar(sql, (key,))
+    return owner_id
+
+
+def _find_message_owner(purpose: str, token: str) -> int | None:
+    return _find_owner("SELECT account_id FROM message WHERE id = ?", crypto.read_token(purpose, token))
+
+
+def _find_confirmation_owner(token: str) -> int | None:
+    return _find_owner("SELECT account_id FROM confirmation WHERE id = ?", crypto.read_token(links.CONFIRM, token))
+
+
+def _find_form_owner(public_key: str) -> int | None:
+    return _find_owner("SELECT account_id FROM form WHERE public_key = ?", public_key)
+
+
+def _find_picture_owner(signed_id: str) -> int | None:
+    return _find_owner("SELECT account_id FROM media WHERE signed_id = ?", signed_id)
+
+
+# The owner of the object of each route that is served at the public address of an account (`http/account_hosts.py`).
+# A route that is not here is not served there.
+_OWNERS: dict[str, FindOwner] = {
+    "/u/<token:str>": partial(_find_message_owner, links.UNSUBSCRIBE),
+    "/p/<token:str>": partial(_find_message_owner, links.PREFERENCES),
+    "/v/<token:str>": partial(_find_message_owner, links.VIEW),
+    "/d/<token:str>": _find_confirmation_owner,
+    "/f/<token:str>": _find_form_owner,
+    "/c/<token:str>": has_no_owner,
+    "/o/<token:str>": has_no_owner,
+    f"{media.URL_PATH}{media.ICONS_DIRECTORY}/<name:str>": has_no_owner,
+    f"{media.URL_PATH}<signed_id:str>": _find_picture_owner,
+    "/public.css": has_no_owner,
+    "/robots.txt": has_no_owner,
+}
 # The path, methods and handler of each route. The webhook handlers check the method themselves, so that a request with
 # any method to an unknown webhook gets 404.
 _ROUTES = (
@@ -160,6 +216,8 @@ _ROUTES = (
     ("/o/<token:str>", _READ_METHODS, clicks.serve_pixel),
     (f"{media.URL_PATH}{media.ICONS_DIRECTORY}/<name:str>", _READ_METHODS, show_icon),
     (f"{media.URL_PATH}<signed_id:str>", _READ_METHODS, show_picture),
+    ("/public.css", _READ_METHODS, _serve_css),
+    ("/robots.txt", _READ_METHODS, _serve_robots),
     (f"{_WEBHOOK_PREFIX}<name:str>", _ALL_METHODS, receive_email_webhook),
     (f"{_WEBHOOK_PREFIX}<provider:str>/<name:str>", _ALL_METHODS, receive_provider_webhook),
 )
@@ -183,12 +241,12 @@ def mount(app: "Sanic[Any, Any]") -> None:
     blueprint = Blueprint("public")
     for path, methods, handler in _ROUTES:
         name = f"{handler.__module__.rpartition('.')[2]}_{handler.__name__}"
-        blueprint.add_route(handler, path, methods, name=name, error_format="text")
+        blueprint.add_route(handler, path, methods, name=name, error_format="text", ctx_find_owner=_OWNERS.get(path))
     submission_path = FORM_SUBMISSION_PATH.replace("{public_key}", "<public_key:str>")
-    blueprint.add_route(forms.submit_form_as_api, submission_path, ["POST"], error_format="json")
-    blueprint.add_route(forms.allow_form_submission, submission_path, ["OPTIONS"], error_format="json")
-    blueprint.add_route(_serve_css, "/public.css", _READ_METHODS, error_format="text")
-    blueprint.add_route(_serve_robots, "/robots.txt", _READ_METHODS, error_format="text")
+    for handler, method in ((forms.submit_form_as_api, "POST"), (forms.allow_form_submission, "OPTIONS")):
+        blueprint.add_route(
+            handler, submission_path, [method], error_format="json", ctx_find_owner=_find_form_owner
+        )
     app.blueprint(blueprint)
     app.after_server_stop(_close_recorder)
 
@@ -206,12 +264,3 @@ def error_page(status: int) -> HTTPResponse:
 async def _close_recorder(app: "Sanic[Any, Any]") -> None:
     if app.ctx.hit_recorder is not None:
         app.ctx.hit_recorder.close()
-
-
-async def _serve_css(request: Request) -> HTTPResponse:
-    body = executable.shipped_path("appliance", "public", "html", "public.css").read_bytes()
-    return HTTPResponse(body, 200, {"Cache-Control": "max-age=3600"}, content_type="text/css; charset=utf-8")
-
-
-async def _serve_robots(request: Request) -> HTTPResponse:
-    return HTTPResponse("User-agent: *\nDisallow: /\n", content_type="text/plain; charset=utf-8")

@@ -42,12 +42,16 @@ class _PendingHit:
     `is_known` is whether `target` has been looked up. If so, a target of None means that the message does not exist.
     """
 
-    __slots__ = ("future", "hit_request", "is_known", "link", "target", "timer")
+    __slots__ = ("account_id", "future", "hit_request", "is_known", "link", "target", "timer")
 
     def __init__(
-        self, link: LinkRequest, hit_request: HitRequest, future: "asyncio.Future[TrackedMessage | None]"
+        self,
+        link: LinkRequest,
+        hit_request: HitRequest,
+        account_id: int | None,
+        future: "asyncio.Future[TrackedMessage | None]",
     ) -> None:
-        self.link, self.hit_request, self.future = link, hit_request, future
+        self.link, self.hit_request, self.account_id, self.future = link, hit_request, account_id, future
         self.target: TrackedMessage | None = None
         self.is_known = False
         self.timer: asyncio.TimerHandle | None = None
@@ -70,15 +74,21 @@ class HitRecorder:
         self._logged_counts = (0, 0)
         self._is_log_scheduled = False
 
-    def record(self, link: LinkRequest, hit_request: HitRequest) -> "asyncio.Future[TrackedMessage | None]":
+    def record(
+        self, link: LinkRequest, hit_request: HitRequest, account_id: int | None
+    ) -> "asyncio.Future[TrackedMessage | None]":
         """Record a hit, and return a future of its message with the target of the link.
+
+        `account_id` is the account whose public address the request names: a message of another account does not exist
+        there, so that nobody can make links at the address of others lead to pages of their own. It is None for the
+        installation's address.
 
         The future completes when the hit is stored, or, after MAX_WAIT_SECONDS, as soon as the target is known. The
         result of the future is None if the message does not exist; the future raises Unavailable if the target cannot
         be read. Beyond `_MAX_PENDING_HITS` waiting hits, the hit is not recorded.
         """
         loop = asyncio.get_running_loop()
-        pending = _PendingHit(link, hit_request, loop.create_future())
+        pending = _PendingHit(link, hit_request, account_id, loop.create_future())
         pending.timer = loop.call_later(MAX_WAIT_SECONDS, self._handle_timeout, pending)
         if len(self._pending) < _MAX_PENDING_HITS:
             self._pending.append(pending)
@@ -185,7 +195,10 @@ class HitRecorder:
     def _find_targets(self, batch: list[_PendingHit]) -> None:
         targets = self._targets.resolve(pending.link for pending in batch)
         for pending in batch:
-            pending.target, pending.is_known = targets.get(pending.link), True
+            target = targets.get(pending.link)
+            if target is not None and pending.account_id not in (None, target.account_id):
+                target = None
+            pending.target, pending.is_known = target, True
 
     def _is_hit(self, pending: _PendingHit) -> bool:
         """Return whether a hit is to be stored.
@@ -339,4 +352,5 @@ async def serve_pixel(request: Request, token: str) -> HTTPResponse:
 
 async def _record_hit(request: Request, link: LinkRequest) -> TrackedMessage | None:
     hit_request = build_hit_request(link, request.method, request.ctx.client, request.headers)
-    return await get_recorder(request.app.ctx).record(link, hit_request)
+    host = request.ctx.public_host
+    return await get_recorder(request.app.ctx).record(link, hit_request, None if host is None else host.account_id)

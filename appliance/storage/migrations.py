@@ -409,6 +409,14 @@ def _contact_zones(handle: Any) -> None:
         handle.execute("ALTER TABLE split_test ADD COLUMN batches TEXT NOT NULL DEFAULT '[]'")
 
 
+def _public_urls(handle: Any) -> None:
+    """Add public addresses to accounts: in a database of before, all accounts use the base URL of the installation."""
+    if "public_url" not in {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}:
+        handle.execute("ALTER TABLE account ADD COLUMN public_url TEXT")
+    if not database.table_exists("account_host"):
+        database.create_tables([models.AccountHost], safe=False)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -431,6 +439,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _account_limits,
     _roles,
     _contact_zones,
+    _public_urls,
 )  # fmt: skip
 
 

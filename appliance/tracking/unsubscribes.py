@@ -5,6 +5,7 @@ An unsubscribe comes from a page, a one-click POST (RFC 8058) or an email.
 
 from typing import Literal, NamedTuple
 
+from appliance.accounts.public_urls import base_url_of
 from appliance.audience import consent
 from appliance.audience.consent import Evidence, ListOffer, Tracking
 from appliance.audience.contacts import removal, write
@@ -396,7 +397,8 @@ def _send_confirmation(account: Account, to: Channel, confirmation_id: int) -> M
     texts = recipient_texts.get_texts(language)
     letter = SystemEmail(
         texts["mail_erase_subject"], texts["mail_erase_heading"], texts["mail_erase_text"], texts["mail_erase_button"],
-        links.build_confirmation_url(confirmation_id), texts["mail_erase_note"], language.replace("_", "-"),
+        links.build_confirmation_url(base_url_of(account), confirmation_id), texts["mail_erase_note"],
+        language.replace("_", "-"),
     )  # fmt: skip
     return system_emails.queue_system_email(account, Address("email", to.value, to.key), to.contact_id, letter, {})
 

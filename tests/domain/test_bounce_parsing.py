@@ -34,7 +34,8 @@ def build_marks(number: int = NUMBER) -> Placeholders:
     """Return the signed addresses and ids of a message."""
     return Placeholders(
         RECIPIENT, links.build_return_path(number, "example.com"), links.build_message_id(number, "example.com"),
-        links.build_unsubscribe_url(number), links.build_unsubscribe_address(number, "bounce.example.com"),
+        links.build_unsubscribe_url("https://example.com", number),
+        links.build_unsubscribe_address(number, "bounce.example.com"),
     )  # fmt: skip
 
 
@@ -304,7 +305,7 @@ def test_a_complaint_at_a_return_path_is_proven() -> None:
 
 def test_a_complaint_with_conflicting_signatures_is_ignored() -> None:
     """A complaint with signed tokens of two messages, or with none, gives no facts."""
-    conflicting = build_marks()._replace(unsubscribe=links.build_unsubscribe_url(99))
+    conflicting = build_marks()._replace(unsubscribe=links.build_unsubscribe_url("https://example.com", 99))
     assert bounce_mail.parse_reports(sample("arf_rfc5965", conflicting), None) == []
     assert bounce_mail.parse_reports(sample("arf_rfc5965", build_marks()._replace(
         return_path="b+0@bounce.example.com", message_id="1@example.com", unsubscribe="https://example.com/u/x",

@@ -45,7 +45,7 @@ def submit(home: Home, form: Form, ip: str | None = None, **raw: object) -> None
 
 def confirmation_token(number: int) -> str:
     """Return the token of a confirmation."""
-    return links.build_confirmation_url(number).rpartition("/")[2]
+    return links.build_confirmation_url("", number).rpartition("/")[2]
 
 
 def test_a_rate_limit_counts_within_a_minute(home: Home) -> None:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from appliance.accounts.public_urls import HostTable
 from appliance.http import http_listener
 from appliance.http.http_listener import HttpListener
 
@@ -25,7 +26,7 @@ def run_with_listener(test: Callable[[int], Any]) -> Any:
     async def run() -> Any:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        listener = HttpListener(f"127.0.0.1:{port}", BASE_URL, NoChallenges())  # type: ignore[arg-type]  # has no store
+        listener = HttpListener(f"127.0.0.1:{port}", BASE_URL, NoChallenges(), HostTable())  # type: ignore[arg-type]  # no store
         listener.bind()
         await listener.start()
         try:

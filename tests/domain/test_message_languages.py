@@ -313,7 +313,7 @@ def test_content_is_cached_up_to_a_size(home: Home, monkeypatch: pytest.MonkeyPa
     ids = add_people(home)
     home.send(draft(home, ids))
     ledger_rows = load_rows_by_contact()
-    size = prepare._get_size(shared_content.compile_shared(next(iter(ledger_rows.values())).campaign_id))
+    size = prepare._get_size(shared_content.compile_shared(next(iter(ledger_rows.values())).campaign_id, ""))
     monkeypatch.setattr(prepare, "_MAX_CACHED_BYTES", int(2.5 * size))
     batch = MessagePreparer()
     for language in ("de", "fr", "pt-BR", "hu", "de"):

@@ -113,7 +113,7 @@ def test_headers_with_line_breaks_are_rejected(name: str, breaks: str) -> None:
 @pytest.mark.parametrize("evil", EVIL)
 def test_a_list_name_cannot_add_headers(evil: str, home: Home) -> None:
     """A hostile list name stays inside List-Id, before the id of the list."""
-    headers = compose.build_marketing_headers(7, 3, evil, "list-5", "example.org", 1)
+    headers = compose.build_marketing_headers("https://a.example", 7, 3, evil, "list-5", "example.org", 1)
     raw = mime.write(build_mail()._replace(headers=headers))
     message = email.message_from_bytes(raw, policy=policy.default)
     marketing_headers = [

@@ -27,7 +27,8 @@ HINT = "Reply STOP to opt out"
 def render(body: str, hint: str | None = None, is_due: bool = True, links: bool = False, **values: Any) -> SmsText:
     """Render a text as in a message."""
     urls = [link.href for link in compose.find_sms_links(body)] if links else None
-    return compose.fill_sms(compose.compile_sms(body, urls), values | compose.build_link_tokens(7), hint, is_due)
+    text = compose.compile_sms(body, urls, base_url="http://127.0.0.1:8080")
+    return compose.fill_sms(text, values | compose.build_link_tokens(7), hint, is_due)
 
 
 def test_values_are_not_escaped(home: Home) -> None:

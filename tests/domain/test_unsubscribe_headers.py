@@ -52,14 +52,14 @@ def set_postal_address(home: Home) -> None:
 def test_no_mailto_without_a_listener(inbound: str, records: list[dict[str, str]], home: Home) -> None:
     """Without the built-in SMTP server or a valid MX record the header has only the URL."""
     row, header = send_campaign(home, inbound, *records)
-    assert header == f"<{links.build_unsubscribe_url(row.id)}>"
+    assert header == f"<{links.build_unsubscribe_url(config.base_url(config.current()), row.id)}>"
 
 
 def test_mailto_with_a_listener(home: Home) -> None:
     """The header has the URL first and the mailto address on the next line; a mail to it unsubscribes."""
     row, header = send_campaign(home, "127.0.0.1:2525", MX)
     url, address = header.split(",\r\n ")
-    assert url == f"<{links.build_unsubscribe_url(row.id)}>" and "=?" not in header
+    assert url == f"<{links.build_unsubscribe_url(config.base_url(config.current()), row.id)}>" and "=?" not in header
     match = re.fullmatch(r"<mailto:unsubscribe\+([0-9a-f]{44})@bounce\.example\.org>", address)
     assert match is not None and len(f"unsubscribe+{match[1]}") <= 64, "a local part has 64 characters at most"
     assert transactions.write(unsubscribes.opt_out, match[1].upper(), "mailto")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.content.designs import links, utm
 from appliance.content.designs.utm import LinkTagger
 
-TAGGER = LinkTagger((("utm_source", "news letter"), ("utm_campaign", "früh&co")), "https://mail.acme.example/app")
+TAGGER = LinkTagger((("utm_source", "news letter"), ("utm_campaign", "früh&co")), ("https://mail.acme.example/app",))
 ADDED = "utm_source=news%20letter&utm_campaign=fr%C3%BCh%26co"
 PAGE = "https://shop.example/a"
 

@@ -30,7 +30,7 @@ TABLES_OF_VERSION = {
     2: {"restoration"}, 3: {"installation"}, 4: {"send_log"}, 14: {"flow_replay"}, 20: {"proposal"},
     21: {"app_client", "app_grant", "app_code", "app_token"}, 22: {"click_hour"}, 23: {"team_member"},
     24: {"passkey", "device"}, 25: {"sign_in_provider", "identity"}, 26: {"restored_send"}, 27: {"copy_run"},
-    29: {"role"}, 30: {"time_zone", "contact_zone"},
+    29: {"role"}, 30: {"time_zone", "contact_zone"}, 31: {"account_host"},
 }  # fmt: skip
 LATER_TABLES: set[str] = set().union(*TABLES_OF_VERSION.values())
 # What an import writes, without ids and times, which differ between two servers. A contact in several chunks has a

@@ -76,10 +76,10 @@ class World:
             assert isinstance(mail.sock, ssl.SSLSocket)
             return mail.sock.getpeercert(binary_form=True) or b""
 
-    def fetch_plain(self, path: str, method: str = "GET") -> http.client.HTTPResponse:
-        """Send a request to the listener of plain http."""
+    def fetch_plain(self, path: str, method: str = "GET", host: str = "") -> http.client.HTTPResponse:
+        """Send a request to the listener of plain http, which names a host."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=extend_timeout(5))) as connection:
-            connection.request(method, path)
+            connection.request(method, path, headers={"Host": host} if host else {})
             response = connection.getresponse()
             response.read()
             return response
@@ -383,3 +383,26 @@ def test_owner_is_told_before_the_certificate_expires(world: World, clock: TestC
     assert len(emails) == 1 and "policy forbids {{ the name }}" in emails[0][0]
     report = world.server.cli("doctor", expect=1).stdout
     assert re.search(r"fail  tls\.certificate: valid for 11 days, but not renewed", report)
+
+
+def test_an_address_of_an_account_gets_a_certificate_of_its_own(fresh_server: FreshServer, clock: TestClock) -> None:
+    """It is ordered with the account of the installation at the CA, and neither certificate names the other host."""
+    host = "mail.south.example"
+    world = World(fresh_server, clock, is_always_valid=True)
+    base = f"https://{host}:{world.server.port}"
+    world.server.cli("account", "address", "1", "--url", base)
+    with world.pebble:
+        world.front.start()
+        world.server.start()
+
+        def find_names(name: str) -> list[str]:
+            shown = show_certificate(world.server.port, name, [])
+            names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            return names.get_values_for_type(x509.DNSName)
+
+        wait_until(lambda: find_names(host) == [host])
+        assert find_names("localhost") == find_names("other.example") == ["localhost"]
+        assert world.front.requests["/sign-me-up"] == 1 and world.front.requests["/order-plz"] == 2
+        assert world.fetch_plain("/u/x?y=1", host=host).headers["Location"] == f"{base}/u/x?y=1"
+        assert [path.name for path in world.server.data.rglob("*.pem")] == ["certificate.pem"]
+        world.front.stop()

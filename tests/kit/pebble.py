@@ -35,12 +35,13 @@ def skip_without_pebble() -> None:
 class Pebble:
     """A CA that validates at ports of this test: `http_port` for HTTP-01 and `tls_port` for TLS-ALPN-01.
 
-    It rejects some nonces, and validates at once unless `slow_seconds` is given.
+    It rejects some nonces, and validates at once unless `slow_seconds` is given. With `is_always_valid`, every name
+    counts as proven, also one that does not exist.
     """
 
     def __init__(
         self, *, http_port: int, tls_port: int, days: int = 90, slow_seconds: int = 0, needs_account: bool = False,
-        rejected_nonces: int = 15,
+        rejected_nonces: int = 15, is_always_valid: bool = False,
     ) -> None:  # fmt: skip
         self.home = Path(tempfile.mkdtemp(prefix="campanero-pebble-"))
         self.port, self.management = free_port(), free_port()
@@ -57,6 +58,7 @@ class Pebble:
         }  # fmt: skip
         (self.home / "config.json").write_text(json.dumps({"pebble": settings}))
         speed = {"PEBBLE_VA_SLEEPTIME": str(slow_seconds)} if slow_seconds else {"PEBBLE_VA_NOSLEEP": "1"}
+        speed |= {"PEBBLE_VA_ALWAYS_VALID": "1"} if is_always_valid else {}
         self._env = os.environ | speed | {
             "PEBBLE_WFE_NONCEREJECT": str(rejected_nonces), "PEBBLE_AUTHZREUSE": "0", "no_proxy": "*",
         }  # fmt: skip

@@ -77,6 +77,7 @@ FORMS = {
         /settings/sign-in /settings/sign-in/* /settings/sign-in/*/delete /settings/sign-in/*/test
         /settings/sign-in/password
         /settings/accounts /settings/accounts/*/close /settings/accounts/*/limits /settings/accounts/*/reopen
+        /settings/accounts/*/address /settings/accounts/*/address/remove
         /settings/roles /settings/roles/* /settings/roles/*/delete
         /settings/stop /settings/team /settings/team/*/close /settings/team/*/otp-off /settings/team/*/password
         /settings/team/*/reopen /settings/team/*/role /settings/team/invitations/*/resend

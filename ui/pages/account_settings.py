@@ -7,11 +7,12 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, limits, members, operators
+from appliance.accounts import access, limits, members, operators, public_urls
 from appliance.accounts.audit import Actor
 from appliance.accounts.limits import AccountLimits
 from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.settings import config
 from appliance.storage.models import Account, TeamMember, User
 from appliance.storage.transactions import commit, fetch, scan_for
 from ui import role_labels, view
@@ -85,6 +86,36 @@ async def set_limits(request: Request, visit: Visit, account_id: int) -> HTTPRes
     return view.redirect(request, f"/settings/accounts/{account_id}")
 
 
+@pages.post("/<account_id:int>/address")
+@signed_in(access.ADMIN_SCOPE)
+async def set_address(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
+    """Set the public address of an account; an empty field removes it."""
+    await fetch(_require_operator, visit)
+    form = Form.from_request(request)
+    try:
+        await commit(public_urls.set_public_url, account_id, form["public_url"], visit.actor)
+    except errors.Invalid as error:
+        return await _render_account(request, visit, account_id, form.add_errors(error), 422)
+    await fetch(request.app.ctx.hosts.refresh)
+    view.flash(request, gettext("Address saved. Check it under Settings, Health check."))
+    return view.redirect(request, f"/settings/accounts/{account_id}")
+
+
+@pages.post("/<account_id:int>/address/remove")
+@signed_in(access.ADMIN_SCOPE)
+async def remove_address(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
+    """Remove a former address of an account, whose links stop working."""
+    await fetch(_require_operator, visit)
+    host = Form.from_request(request)["host"]
+    try:
+        await commit(public_urls.release_host, account_id, host, visit.actor)
+    except errors.Invalid as error:
+        return await _render_account(request, visit, account_id, Form().add_errors(error), 422)
+    await fetch(request.app.ctx.hosts.refresh)
+    view.flash(request, gettext("%(host)s is removed. Links to it do not work any more.", host=host))
+    return view.redirect(request, f"/settings/accounts/{account_id}")
+
+
 @pages.post("/<account_id:int>/close")
 @signed_in(access.ADMIN_SCOPE)
 async def close(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
@@ -113,23 +144,27 @@ async def _change_state(
     return view.redirect(request, f"/settings/accounts/{account_id}")
 
 
-def _load_account(visit: Visit, account_id: int) -> tuple[operators.AccountFacts, AccountLimits, list[Any]]:
+def _load_account(
+    visit: Visit, account_id: int
+) -> tuple[operators.AccountFacts, AccountLimits, list[Any], list[str]]:
     _require_operator(visit)
     people = list(members.select(account_id).order_by(TeamMember.disabled_at, User.name))
-    return operators.get_facts(account_id), limits.get(account_id), people
+    facts = operators.get_facts(account_id)
+    return facts, limits.get(account_id), people, public_urls.list_former_hosts(facts.account)
 
 
 async def _render_account(
     request: Request, visit: Visit, account_id: int, form: Form | None, status: int
 ) -> HTTPResponse:
-    """Render an account; `form` is the form of its limits with its errors, or None for the stored limits."""
-    facts, current, people = await scan_for(visit.account_id, _load_account, visit, account_id)
+    """Render an account; `form` has what was posted with its errors, or is None for what is stored."""
+    facts, current, people, former_hosts = await scan_for(visit.account_id, _load_account, visit, account_id)
     stored = {name: "" if (value := getattr(current, name)) is None else str(value) for name in limits.LABELS}
     form = form or Form()
-    form.values = {**stored, **form.values}
+    form.values = {**stored, "public_url": facts.account.public_url or "", **form.values}
     return view.render(
         request, "settings/account.html", status, facts=facts, form=form, people=people,
         roles=await fetch(role_labels.list_options, account_id),
-        labels_of_limits=limits.LABELS, is_first=account_id == operators.FIRST_ACCOUNT,
+        labels_of_limits=limits.LABELS, base_url=config.base_url(config.current()), former_hosts=former_hosts,
+        is_first=account_id == operators.FIRST_ACCOUNT,
         may_enter=any(row.account_id == account_id for row in visit.memberships),
     )  # fmt: skip

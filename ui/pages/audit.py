@@ -26,6 +26,8 @@ pages = Pages("ui_audit", url_prefix="/settings/audit")
 
 _ACTION_LABELS = {
     "account_add": gettext_noop("Created the account"),
+    "account_address": gettext_noop("Changed the public address"),
+    "account_address_remove": gettext_noop("Removed a former public address"),
     "account_update": gettext_noop("Changed account settings"),
     "agents_resume": gettext_noop("Let all agents go on"),
     "agents_stop": gettext_noop("Stopped all agents"),
@@ -220,6 +222,7 @@ _DETAIL_WORDS = {
     "status": pgettext_noop("audit", "status"),
     "email": pgettext_noop("audit", "email"),
     "host": pgettext_noop("audit", "host"),
+    "url": pgettext_noop("audit", "address"),
     "sending_stopped": pgettext_noop("audit", "sending stopped"),
     "stop_reason": pgettext_noop("audit", "reason of the stop"),
     "contact_data": pgettext_noop("audit", "contact data"),

@@ -7,7 +7,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, audit
+from appliance.accounts import access, audit, public_urls
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import store as campaigns
 from appliance.core import errors, validation
@@ -392,7 +392,9 @@ def _load_captured(account_id: int, captured_id: int, can_write_contacts: bool) 
         return context
     query = log.EventQuery(resource_uid=f"message:{message.id}", limit=50)
     if message.source_type == "system":
-        context["confirm_url"] = links.find_confirmation_url(context["text"] or context["html"] or "")
+        context["confirm_url"] = links.find_confirmation_url(
+            public_urls.fetch_base_url(account_id), context["text"] or context["html"] or ""
+        )
     context |= {
         "message": message, "files": attachments.list_files(message.id), "links": simulation.list_links(message),
         "events": log.list_events(account_id, query).rows,

@@ -6,6 +6,7 @@ import unicodedata
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -111,7 +112,8 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     return view.render(
         request, "forms/show.html", row=row, lists=lists, snippet=fields.render_embed(row, style, is_branded),
         is_branded=is_branded, field_labels=[fields.get_label(field, language) for field in list_fields(row)],
-        sender_problems=sender_problems, code=charts.draw_qr(row.url), public=records.has_public_name(),
+        sender_problems=sender_problems, code=charts.draw_qr(row.url),
+        public=records.is_public_name(urlsplit(row.url).hostname or ""),
         recent_count=recent_count, recent_days=_RECENT_DAYS,
     )  # fmt: skip
 

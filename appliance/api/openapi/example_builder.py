@@ -88,6 +88,7 @@ VALUES_BY_NAME: dict[str, Any] = {
     "progress": 1.0,
     "provider": "direct",
     "public_key": "camp_pub_4tZ8sYw2",
+    "public_url": "https://mail.shop.example",
     "rate": 1.0,
     "reason": "hard_bounce",
     "resource_uid": "order:4711",

@@ -47,10 +47,10 @@ Parameters = tuple[tuple[str, str], ...]
 
 
 class LinkTagger(NamedTuple):
-    """What adds UTM parameters to links; `own_url` is the URL of the service, whose links get none."""
+    """What adds UTM parameters to links; `own_urls` are the URLs of the service, whose links get none."""
 
     parameters: Parameters
-    own_url: str
+    own_urls: tuple[str, ...]
 
     def tag(self, address: str) -> str:
         """Return an address with the parameters that it does not have, or the same address if it may get none.
@@ -74,8 +74,12 @@ class LinkTagger(NamedTuple):
         return f"{address[:end]}{joint}{'&'.join(missing)}{address[end:]}"
 
     def _is_own(self, address: str) -> bool:
+        return any(self._is_below(own_url, address) for own_url in self.own_urls)
+
+    @staticmethod
+    def _is_below(own_url: str, address: str) -> bool:
         try:
-            own, other = urlsplit(self.own_url), urlsplit(markup.mask_tags(address))
+            own, other = urlsplit(own_url), urlsplit(markup.mask_tags(address))
             is_same_host = (own.hostname, own.port) == (other.hostname, other.port)
         except ValueError:
             return True  # No browser opens an address whose host or port is invalid.

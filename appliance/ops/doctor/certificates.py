@@ -37,8 +37,8 @@ def check_certificates(directory: Path) -> Iterator[Finding]:
 def _check_issued(setting: str, settings: Config, state: State, listen: str) -> Finding:
     """Report how long the certificate of the CA is valid, when it is renewed, and why the last attempt failed."""
     facts = store.read_facts(state)
-    next_attempt = clock.iso(issuer.find_next_attempt(settings, state))
-    if facts is None or facts.validity_error or not issuer.find_renewal(settings, state):
+    next_attempt = clock.iso(issuer.find_next_attempt(settings, state, store.wanted_names(settings)))
+    if facts is None or facts.validity_error or not issuer.find_renewal(settings, state, store.wanted_names(settings)):
         if not state.error:
             words = gettext("the CA has not issued a certificate yet; the service asks for it when it runs")
             return Finding("warn", setting, words)

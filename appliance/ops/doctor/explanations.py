@@ -302,6 +302,17 @@ _EXPLANATIONS = {
             "next campaign."
         ),
     }),
+    "account address": _Explanation(gettext_noop("Address of your links"), {
+        "ok": gettext_noop("The links of your emails open at the address of your account."),
+        "warn": gettext_noop(
+            "The links of your emails may not open, or soon not any more. Click one in a test email; if it does not "
+            "open, ask your administrator to correct this before your next campaign."
+        ),
+        "fail": gettext_noop(
+            "The links of your emails do not open at the address of your account. Ask your administrator to correct "
+            "this before your next campaign."
+        ),
+    }),
     "sending": _Explanation(gettext_noop("Stop switch"), {
         "ok": gettext_noop("Nothing stops your sending."),
         "warn": gettext_noop("All sending is stopped. Messages wait until you resume sending under Settings, Sending."),

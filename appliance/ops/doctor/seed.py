@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
+from appliance.accounts.public_urls import base_url_of
 from appliance.core import addresses, clock
 from appliance.core.i18n import gettext
 from appliance.ops.doctor import checks
@@ -249,7 +250,7 @@ def _queue_message(account: Account) -> int:
     )  # fmt: skip
     domain = sender.rpartition("@")[2]
     headers = compose.build_marketing_headers(
-        message.id, None, account.name, f"account-{account.id}", domain, account.id
+        base_url_of(account), message.id, None, account.name, f"account-{account.id}", domain, account.id
     )
     MessageContent.create(message=message, subject="Seed", body="<p>Is this read as it was sent?</p>",
                           headers=dict(headers))  # fmt: skip

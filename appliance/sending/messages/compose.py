@@ -316,7 +316,7 @@ def track_links(content: CompiledMessage, addresses: tuple[str, ...], base: str)
     """Return an email with tracked links and a tracking pixel.
 
     `addresses` are the URLs to track, in the order of their link numbers. The tracked links lead through `base`, the
-    URL of the service.
+    base URL of the account.
     """
     html, text = _rewrite_links(content.html.source, content.text.source, addresses, base)
     return content._replace(
@@ -337,9 +337,9 @@ def tag_links(content: CompiledMessage, tagger: LinkTagger | None) -> CompiledMe
     )
 
 
-def track_all_links(content: CompiledMessage) -> CompiledMessage:
+def track_all_links(content: CompiledMessage, base_url: str) -> CompiledMessage:
     """Return an email with all its links tracked, numbered as when it is sent; for drafts."""
-    return track_links(content, tuple(link.href for link in content.links), config.base_url(config.current()))
+    return track_links(content, tuple(link.href for link in content.links), base_url)
 
 
 def _get_texts_size(texts: tuple[str, str]) -> int:
@@ -422,14 +422,16 @@ def measure_lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> d
     return {name: len(merge.compile_template(text, "header").render(values)) for name, text in texts.items()}
 
 
-def build_marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
-                      account_id: int, host: str | None = None) -> tuple[tuple[str, str], ...]:  # fmt: skip
+def build_marketing_headers(
+    base_url: str, message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str, account_id: int,
+    host: str | None = None,
+) -> tuple[tuple[str, str], ...]:  # fmt: skip
     """Return the headers of a marketing email, from `build_unsubscribe_header` and `build_list_headers`.
 
-    `list_id` and `domain` form the List-Id. `host` is the domain that receives unsubscribe emails (None: no such
-    domain).
+    `base_url` is that of the account. `list_id` and `domain` form the List-Id. `host` is the domain that receives
+    unsubscribe emails (None: no such domain).
     """
-    stop = build_unsubscribe_header(links.build_unsubscribe_url(message_id), message_id, host)
+    stop = build_unsubscribe_header(links.build_unsubscribe_url(base_url, message_id), message_id, host)
     return (stop, *build_list_headers(campaign_id, list_name, list_id, domain, account_id))
 
 
@@ -513,17 +515,18 @@ class SmsPreview(Struct):
 
 
 def compile_sms(
-    body: str | None, addresses: Sequence[str] | None = None, language: str = DEFAULT_LANGUAGE
+    body: str | None, addresses: Sequence[str] | None = None, language: str = DEFAULT_LANGUAGE, base_url: str = ""
 ) -> CompiledTemplate:
     """Compile the text of an SMS, which is in `language`; raises MergeError if a merge tag is invalid.
 
-    `addresses` are the URLs to track, in the order of their link numbers. Without addresses, links are left as they
-    are.
+    `addresses` are the URLs to track, in the order of their link numbers; they need `base_url`, that of the account.
+    Without addresses, links are left as they are.
     """
     source = body or ""
     if addresses:
+        assert base_url, "tracked links begin with the base URL of the account"
         merge_limits.scan_tags(source)
-        source = designs_links.rewrite_links("", source, addresses, config.base_url(config.current()))[1]
+        source = designs_links.rewrite_links("", source, addresses, base_url)[1]
     return merge.compile_template(source, "text", language)
 
 

@@ -26,12 +26,12 @@ from appliance.storage.models.message import NO_CONTACT_ID
 LINK_NAMES = frozenset({"unsubscribe_url", "preferences_url", "view_url"})
 
 
-def get_link_values(message_id: int, names: Collection[str] = LINK_NAMES) -> dict[str, Any]:
+def get_link_values(base_url: str, message_id: int, names: Collection[str] = LINK_NAMES) -> dict[str, Any]:
     """Return the URLs of a message's pages as merge tag values by name, for `names` out of `LINK_NAMES`.
 
-    Previews pass 0 as the message id.
+    `base_url` is that of the account (`public_urls.base_url_of`). Previews pass 0 as the message id.
     """
-    return {name: _LINK_BUILDERS[name](message_id) for name in names}
+    return {name: _LINK_BUILDERS[name](base_url, message_id) for name in names}
 
 
 UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
@@ -43,19 +43,19 @@ _TOKEN_CHARACTERS = 19  # 48 bits of the message's id, 64 of its MAC
 _LINK_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
-def build_unsubscribe_url(message_id: int) -> str:
+def build_unsubscribe_url(base_url: str, message_id: int) -> str:
     """Return the URL of a message's unsubscribe page; a POST there opts out (RFC 8058)."""
-    return f"{config.base_url(config.current())}/u/{crypto.sign_token(UNSUBSCRIBE, message_id)}"
+    return f"{base_url}/u/{crypto.sign_token(UNSUBSCRIBE, message_id)}"
 
 
-def build_preferences_url(message_id: int) -> str:
+def build_preferences_url(base_url: str, message_id: int) -> str:
     """Return the URL of the preferences page for the recipient of a message."""
-    return f"{config.base_url(config.current())}/p/{crypto.sign_token(PREFERENCES, message_id)}"
+    return f"{base_url}/p/{crypto.sign_token(PREFERENCES, message_id)}"
 
 
-def build_confirmation_url(confirmation_id: int) -> str:
+def build_confirmation_url(base_url: str, confirmation_id: int) -> str:
     """Return the URL of the page that confirms a sign-up or an erasure request; a POST there confirms it."""
-    return f"{config.base_url(config.current())}/d/{crypto.sign_token(CONFIRM, confirmation_id)}"
+    return f"{base_url}/d/{crypto.sign_token(CONFIRM, confirmation_id)}"
 
 
 def build_unsubscribe_address(message_id: int, host: str) -> str:
@@ -63,9 +63,9 @@ def build_unsubscribe_address(message_id: int, host: str) -> str:
     return f"unsubscribe+{crypto.sign_hex_token(LEAVE, message_id, 16)}@{host}"
 
 
-def build_view_url(message_id: int) -> str:
+def build_view_url(base_url: str, message_id: int) -> str:
     """Return the URL that shows a message in the browser."""
-    return f"{config.base_url(config.current())}/v/{crypto.sign_token(VIEW, message_id)}"
+    return f"{base_url}/v/{crypto.sign_token(VIEW, message_id)}"
 
 
 # A link to a page for recipients: the purpose and the token, which quoted-printable may have broken into lines.
@@ -89,11 +89,11 @@ def hide_recipient_links(text: str) -> str:
     return _RECIPIENT_LINK.sub(hide, text)
 
 
-def find_confirmation_url(text: str) -> str | None:
+def find_confirmation_url(base_url: str, text: str) -> str | None:
     """Return the URL in a message's text at which its recipient confirms a sign-up or an erasure, or None."""
     tokens = (match[2] for match in _RECIPIENT_LINK.finditer(text) if match[1] == CONFIRM)
     token = next((token for token in tokens if crypto.read_token(CONFIRM, token) is not None), None)
-    return token and f"{config.base_url(config.current())}/{CONFIRM}/{token}"
+    return token and f"{base_url}/{CONFIRM}/{token}"
 
 
 _LINK_BUILDERS = {
@@ -204,7 +204,7 @@ _TRACKED_MESSAGES = (
     "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, "
     "coalesce(m.sent_at, l.sent_at), CASE WHEN l.message_id IS NULL THEN m.status ELSE 'sending' END, "
     "coalesce(c.tracking, CASE WHEN (SELECT tracks_opens FROM message_content WHERE message_id = m.id) THEN 'full' "
-    "ELSE 'aggregate' END), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel "
+    "ELSE 'aggregate' END), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel, a.public_url "
     "FROM message m JOIN account a ON a.id = m.account_id LEFT JOIN contact c ON c.id = m.contact_id "
     "LEFT JOIN run r ON r.id = m.run_id LEFT JOIN send_log l ON l.message_id = m.id WHERE m.id IN ({ids})"
 )
@@ -223,8 +223,8 @@ class TrackedMessage(NamedTuple):
     `url` is None for the tracking pixel, for an unknown link number, for a target that is not an http(s) URL and for a
     target whose merge tags cannot be filled in. `is_postponed` means that they were not filled in now because the
     account has used up its share of the thread (`ClickShares`). `tracking` is the contact's current tracking choice.
-    `privacy_ip` is the account's setting. `links` is the number of tracked links in the message. `sent_at` is in
-    milliseconds since 1970 UTC.
+    `privacy_ip` and `public_url` are the account's settings. `links` is the number of tracked links in the message.
+    `sent_at` is in milliseconds since 1970 UTC.
     """
 
     message_id: int
@@ -241,6 +241,7 @@ class TrackedMessage(NamedTuple):
     chain_depth: int = 0  # of events about the message
     version: int | None = None  # of the flow whose run sent the message
     channel: str = "email"
+    public_url: str | None = None
     url: str | None = None
     links: int = 0
     is_postponed: bool = False
@@ -402,7 +403,8 @@ def _fill_url(
             merge_tags.get_account_values(Account.get_by_id(message.account_id), brands.get(message.account_id))
             | shared
         )
-    values = {**shared, **_get_recipient_values(message), **get_link_values(message.message_id)}
+    base_url = message.public_url or config.base_url(config.current())
+    values = {**shared, **_get_recipient_values(message), **get_link_values(base_url, message.message_id)}
     if message.version is not None:
         sql = "SELECT r.event_data FROM message m JOIN run r ON r.id = m.run_id WHERE m.id = ?"
         row = fetch_one(sql, (message.message_id,))

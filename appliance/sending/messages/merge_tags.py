@@ -113,6 +113,14 @@ def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
     }
 
 
+def move_logo(account_id: int, values: dict[str, Any], base_url: str) -> dict[str, Any]:
+    """Return the merge tag values of a message with the logo of the brand at `base_url`, that of the account."""
+    logo_url = values["brand"]["logo_url"]
+    if not logo_url:
+        return values
+    return values | {"brand": values["brand"] | {"logo_url": media.move_urls(account_id, logo_url, base_url)}}
+
+
 # The menu of merge tags: groups with examples, and the share of contacts that lack a value.
 
 _MAX_EVENTS = 200

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from cachetools import LRUCache
 
+from appliance.accounts.public_urls import base_url_of
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
@@ -58,6 +59,7 @@ from appliance.sending.messages.single_email import (
 from appliance.sending.messages.submitted import StoredEmail
 from appliance.settings import config, transports
 from appliance.storage.models import Account, Contact, Message, MessageContent
+from appliance.storage.models.account import ACCOUNTS
 from appliance.storage.models.message import NO_CONTACT_ID
 
 # Errors that are stored with the message, in English
@@ -156,13 +158,15 @@ class MessagePreparer:
     def __init__(self) -> None:
         # By source and language of the contact; contacts of several languages may get the same content.
         self._choices: dict[tuple[SourceId, str | None], MessageLanguage] = {}
-        self._contents: LRUCache[tuple[SourceId, MessageLanguage], SharedContent] = LRUCache(
+        # By source, language and base URL of the account, which an operator may change.
+        self._contents: LRUCache[tuple[SourceId, MessageLanguage, str], SharedContent] = LRUCache(
             _MAX_CACHED_BYTES, getsizeof=_get_size
         )
         # Those of `_contents` used since the last `prefetch`, by source and language of the contact: a shorter way.
         self._recent: dict[tuple[SourceId, str | None], SharedContent] = {}
-        # By the id of a `BulkContent` and the language of the contact. Its size is not known exactly, so it has few.
-        self._bulk_contents: LRUCache[tuple[int, str | None], CompiledEmail] = LRUCache(_MAX_BULK_CONTENTS)
+        # By the id of a `BulkContent`, the language of the contact and the base URL of the account. Its size is not
+        # known exactly, so it has few.
+        self._bulk_contents: LRUCache[tuple[int, str | None, str], CompiledEmail] = LRUCache(_MAX_BULK_CONTENTS)
         self._source_languages: dict[SourceId, SourceLanguages] = {}
         # The contacts that were read together, until the first message in their language is rendered.
         self._expected: dict[tuple[SourceId, MessageLanguage], set[int]] = {}
@@ -250,11 +254,11 @@ class MessagePreparer:
             if single.to is not None:
                 to, named = single.to, row._replace(recipient=single.first_recipient or row.recipient)
         else:
-            shared = self._get_shared(source, self._get_language(source, row))
+            shared = self._get_shared(source, row)
         values, parts = self._get_values(shared, named, source, shared.conditions), shared.encoded
         if source is not None and shared.is_marketing:
             host = self._get_sender_domain(row.account_id, shared.sender.email).unsubscribe_host
-            unsubscribe_url = values.get("unsubscribe_url") or links.build_unsubscribe_url(row.id)
+            unsubscribe_url = values.get("unsubscribe_url") or links.build_unsubscribe_url(shared.base_url, row.id)
             headers = (compose.build_unsubscribe_header(unsubscribe_url, row.id, host),)
         headers += build_provider_headers(row.id, row.provider)
         attempted_at = row.first_attempt_at or clock.now_ms()
@@ -280,9 +284,11 @@ class MessagePreparer:
         sender_domain = self._require_sender_domain(row, stored.sender)
         headers: tuple[tuple[str, str], ...] = build_provider_headers(row.id, row.provider)
         if not row.transactional:
-            name, domain = self._get_account(row.account_id).name, shared_content.get_ascii_domain(stored.sender)
+            account, domain = self._get_account(row.account_id), shared_content.get_ascii_domain(stored.sender)
             list_id, host = f"account-{row.account_id}", sender_domain.unsubscribe_host
-            headers += compose.build_marketing_headers(row.id, None, name, list_id, domain, row.account_id, host)
+            headers += compose.build_marketing_headers(
+                base_url_of(account), row.id, None, account.name, list_id, domain, account.id, host
+            )
         content, message_id = submitted.complete(stored, row.created_at, headers)
         return_path = _get_return_path(row, stored.sender, sender_domain)
         recipient = addresses.to_ascii(row.recipient) or row.recipient
@@ -316,7 +322,7 @@ class MessagePreparer:
             single = self._compile_single(row)
             shared, row = single.shared, row._replace(recipient=single.first_recipient or row.recipient)
         else:
-            shared = self._get_shared(source, self._get_language(source, row))
+            shared = self._get_shared(source, row)
         values = self._get_values(shared, row, source)
         return compose.fill(shared.content, values, merge_limits.render_deadline(merge_limits.MAX_VIEW_SECONDS))
 
@@ -344,7 +350,7 @@ class MessagePreparer:
         source = self._get_source(row)
         settings = None
         if source is not None:
-            settings = self._get_shared(source, self._get_language(source, row)).sms_settings
+            settings = self._get_shared(source, row).sms_settings
         if settings is not None:
             return senders.pick_sms_sender(
                 settings.sender, addresses.inspect_number(row.recipient).country, row.provider
@@ -359,10 +365,7 @@ class MessagePreparer:
         filled in.
         """
         source = self._get_source(row)
-        if source is None:
-            shared = self._compile_single_sms(row)
-        else:
-            shared = self._get_shared(source, self._get_language(source, row))
+        shared = self._compile_single_sms(row) if source is None else self._get_shared(source, row)
         values = self._get_values(shared, row, source, shared.conditions) | compose.build_link_tokens(row.id)
         if not shared.is_marketing:
             return compose.fill_sms(shared.content.text, values)
@@ -375,7 +378,7 @@ class MessagePreparer:
     def _get_account(self, account_id: int) -> Account:
         account = self._accounts.get(account_id)
         if account is None:
-            account = self._accounts[account_id] = Account.get_by_id(account_id)
+            account = self._accounts[account_id] = ACCOUNTS.find("id = ?", (account_id,))[0]
         return account
 
     def _get_sender_domain(self, account_id: int, sender: str) -> _SenderDomain:
@@ -421,7 +424,7 @@ class MessagePreparer:
         values = {
             **shared.values,
             **recipient_values,
-            **links.get_link_values(row.id, shared.link_names),
+            **links.get_link_values(shared.base_url, row.id, shared.link_names),
             **show_values,
         }
         if row.run_id is not None:
@@ -474,15 +477,18 @@ class MessagePreparer:
             return language
         return merge_tags.fetch_languages([row.contact_id]).get(row.contact_id)
 
-    def _get_shared(self, source: SourceId, contact_language: str | None) -> SharedContent:
-        """Return the content for contacts with a language; languages whose messages are equal share it."""
+    def _get_shared(self, source: SourceId, row: LedgerRow) -> SharedContent:
+        """Return the content of a message; languages whose messages are equal share it."""
+        contact_language = self._get_language(source, row)
         recent = self._recent.get((source, contact_language))
         if recent is not None:
             return recent
         language = self._choose_language(source, contact_language)
-        shared = self._contents.get((source, language))
+        base_url = base_url_of(self._get_account(row.account_id))
+        shared = self._contents.get((source, language, base_url))
         if shared is None:
-            shared = self._contents[source, language] = shared_content.compile_shared(source, language)
+            shared = shared_content.compile_shared(source, base_url, language)
+            self._contents[source, language, base_url] = shared
             self._recent = {}  # it may hold content for which there is no room in `_contents` any more
         expected = self._expected.pop((source, language), None)
         if expected is not None:
@@ -520,7 +526,9 @@ class MessagePreparer:
         if marketing:
             list_id, domain = f"account-{account.id}", shared_content.get_ascii_domain(sender.email)
             host = self._get_sender_domain(account.id, sender.email).unsubscribe_host
-            headers += compose.build_marketing_headers(row.id, None, account.name, list_id, domain, account.id, host)
+            headers += compose.build_marketing_headers(
+                base_url_of(account), row.id, None, account.name, list_id, domain, account.id, host
+            )
         # A message that is only shown (`with_secrets` is false) needs no files.
         is_captured = row.provider == "capture"
         files = attachments.build_parts(row.id, is_captured) if stored.has_attachments and with_secrets else ()
@@ -539,27 +547,30 @@ class MessagePreparer:
         # A test email is rendered as marketing, so that it shows the whole email, but without the headers for
         # unsubscribing, which mail programs act on.
         is_marketing = not row.transactional or message.source_type == "test"
-        brand = brands.get(account.id)
+        brand, base_url = brands.get(account.id), base_url_of(account)
         look = brands.build_look(brand)
         content = compose.compile_message(build_stored_source(stored, account, look, is_marketing, contact_language))
         if message.source_type == "test":
             content = compose.tag_links(content, utm_links.find_template_tagger(message.template))
         tracked = None
         if not row.transactional and stored.links is not None:
-            tracked = shared_content.encode_tracked(content, stored.links)
+            tracked = shared_content.encode_tracked(account.id, content, stored.links, base_url)
         elif stored.tracks_opens:
-            tracked = shared_content.encode_tracked(content, [])  # the pixel alone
-        return CompiledEmail(content, EncodedMessage(content), tracked, merge_tags.get_account_values(account, brand))
+            tracked = shared_content.encode_tracked(account.id, content, [], base_url)  # the pixel alone
+        content = shared_content.move_pictures(account.id, content, base_url)
+        values = merge_tags.move_logo(account.id, merge_tags.get_account_values(account, brand), base_url)
+        return CompiledEmail(content, EncodedMessage(content), tracked, values, base_url)
 
     def _compile_bulk(self, row: LedgerRow, stored: BulkRow, with_secrets: bool) -> SingleEmail:
         """Return one email of a request to many recipients, whose compiled content is cached."""
         language = self._get_language(None, row)
         account = self._get_account(row.account_id)
-        email = self._bulk_contents.get((stored.bulk_id, language))
+        key = (stored.bulk_id, language, base_url_of(account))
+        email = self._bulk_contents.get(key)
         if email is None:
             message = Message.get_by_id(row.id)
             content = MessageContent.get(MessageContent.message == row.id)
-            email = self._bulk_contents[stored.bulk_id, language] = self._compile_email(row, message, content, account)
+            email = self._bulk_contents[key] = self._compile_email(row, message, content, account)
         sender = build_sender(account, stored.sender, stored.reply_to)
         compiled = build_shared(email, sender, msgspec.json.decode(stored.data), None)
         files: tuple[mime.Part, ...] = ()
@@ -572,7 +583,9 @@ class MessagePreparer:
         stored = MessageContent.get(MessageContent.message == row.id)
         account = self._get_account(row.account_id)
         shared = merge_tags.get_account_values(account, brands.get(account.id)) | {"data": stored.data}
-        compiled = shared_content.compile_shared_sms(account.id, stored.body, stored.links, shared, account.locale)
+        compiled = shared_content.compile_shared_sms(
+            account.id, stored.body, stored.links, shared, account.locale, base_url_of(account)
+        )
         # A test SMS is rendered as marketing, so that it shows the opt-out hint too.
         is_marketing = not row.transactional or row.source_type == "test"
         return compiled._replace(conditions=None, sample_contact_id=stored.shown_as, is_marketing=is_marketing)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from appliance.accounts.public_urls import base_url_of
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
@@ -210,12 +211,14 @@ def fill_sms_preview(
     account = Account.get_by_id(account_id)
     values = {
         **samples, **merge_tags.get_account_values(account, brands.get(account_id)), "campaign": {"name": name},
-        **links.get_link_values(0), **compose.build_link_tokens(),
+        **links.get_link_values(base_url_of(account), 0), **compose.build_link_tokens(),
     }  # fmt: skip
     addresses = [link.href for link in compose.find_sms_links(body)] if marketing and tracked else None
     hint = languages.choose_opt_out_hint(account.sms_opt_out_hint, account.sms_opt_out_hints, language, account.locale)
     return compose.fill_sms(
-        compose.compile_sms(body, addresses, translation or account.locale), values, hint if marketing else None
+        compose.compile_sms(body, addresses, translation or account.locale, base_url_of(account)),
+        values,
+        hint if marketing else None,
     )
 
 
@@ -281,13 +284,13 @@ def measure_rendered_bytes(
     values = {
         **_build_samples(shown_fields, None, {}),
         **merge_tags.get_account_values(account, brand),
-        **links.get_link_values(0),
+        **links.get_link_values(base_url_of(account), 0),
         **show_values,
         "campaign": {"name": fields.get("name") or ""},
         designs_links.TRACK_ROOT: links.build_tracking_tokens(0),
     }
     if is_tracked:
-        content = compose.track_all_links(content)
+        content = compose.track_all_links(content, base_url_of(account))
     return len(compose.fill(content, values).html.encode())
 
 

@@ -9,6 +9,7 @@ import msgspec
 from cachetools import LRUCache, cached
 
 from appliance.content import brand as brands
+from appliance.content import media
 from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.theme import Look
@@ -23,7 +24,6 @@ from appliance.sending.messages.compose import CompiledMessage, MessageSource, S
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.links import LINK_NAMES
-from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import (
     Account,
@@ -141,6 +141,7 @@ class SharedContent(NamedTuple):
     is_marketing: bool = True
     # The settings of an SMS campaign when it went live. All other SMS use the account's current settings (None).
     sms_settings: SmsSettings | None = None
+    base_url: str = ""  # of the account, with which the links of its messages begin
 
 
 class RunStart(NamedTuple):
@@ -199,17 +200,20 @@ def fetch_source_languages(source: SourceId) -> SourceLanguages:
     return SourceLanguages(tuple(chosen), row[0], row[1])
 
 
-def compile_shared(source: SourceId, language: MessageLanguage | None = None) -> SharedContent:
+def compile_shared(source: SourceId, base_url: str, language: MessageLanguage | None = None) -> SharedContent:
     """Compile the shared content of a campaign or a flow step in a language, by default the original.
 
-    Raises MergeError if the template cannot be compiled, ValueError if a step has no content.
+    `base_url` is that of the account. It is not fixed when a campaign or flow goes live: links with the former one
+    keep working. Raises MergeError if the template cannot be compiled, ValueError if a step has no content.
     """
     if isinstance(source, StepSource):
-        return _compile_step(source, language)
-    return _compile_campaign(source, language)
+        return _compile_step(source, base_url, language)
+    return _compile_campaign(source, base_url, language)
 
 
-def _compile_campaign(source: int | VariantSource, language: MessageLanguage | None) -> SharedContent:
+def _compile_campaign(
+    source: int | VariantSource, base_url: str, language: MessageLanguage | None
+) -> SharedContent:
     campaign_id = source.campaign_id if isinstance(source, VariantSource) else source
     campaign = Campaign.get_by_id(campaign_id)
     snapshot, stored_sender = campaign.pinned, campaign.sender
@@ -224,7 +228,7 @@ def _compile_campaign(source: int | VariantSource, language: MessageLanguage | N
         body = tag_sms(_translate_body(document, language), tagger if snapshot["tracking"] else None)
         compiled = compile_shared_sms(
             campaign.account_id, body, _get_campaign_links(campaign), snapshot["values"],
-            languages.get_content_language(language, snapshot["locale"]),
+            languages.get_content_language(language, snapshot["locale"]), base_url,
         )  # fmt: skip
         return compiled._replace(sms_settings=SmsSettings(*snapshot["sms"]))
     look = Look(*snapshot["look"])
@@ -242,6 +246,7 @@ def _compile_campaign(source: int | VariantSource, language: MessageLanguage | N
         snapshot["values"],
         mime.write_headers(headers),
         campaign.account_id,
+        base_url,
     )
 
 
@@ -277,7 +282,7 @@ def _get_campaign_links(campaign: Campaign) -> list[str] | None:
     return [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
 
 
-def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedContent:
+def _compile_step(step: StepSource, base_url: str, language: MessageLanguage | None) -> SharedContent:
     row = fetch_one(_STEP_CONTENT, step)
     if row is None or row[0] is None:
         raise ValueError(_NO_CONTENT)
@@ -288,7 +293,7 @@ def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedC
     if row[3] == "sms":
         body = tag_sms(_translate_body(TemplateRevision.get_by_id(row[0]).document, language), tagger)
         content_language = languages.get_content_language(language, snapshot["locale"])
-        compiled = compile_shared_sms(account_id, body, links, snapshot["values"], content_language)
+        compiled = compile_shared_sms(account_id, body, links, snapshot["values"], content_language, base_url)
         return compiled._replace(is_marketing=is_marketing)
     document = TemplateRevision.get_by_id(row[0]).document
     content = compose.tag_links(compose.compile_message(_build_step_source(document, snapshot, language)), tagger)
@@ -298,20 +303,21 @@ def _compile_step(step: StepSource, language: MessageLanguage | None) -> SharedC
         headers = compose.build_list_headers(
             None, snapshot["list_name"], snapshot["list_id"], get_ascii_domain(sender.email), account_id
         )
-    compiled = _build_shared(content, links, sender, snapshot["values"], mime.write_headers(headers), account_id)
+    written = mime.write_headers(headers)
+    compiled = _build_shared(content, links, sender, snapshot["values"], written, account_id, base_url)
     return compiled._replace(is_marketing=is_marketing)
 
 
 def compile_shared_sms(
-    account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any], language: str
+    account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any], language: str, base_url: str
 ) -> SharedContent:
     """Compile the shared content of SMS with the same text in `language`; raises MergeError for an invalid merge tag.
 
     `links` are the URLs to track, numbered by their position from 1; None tracks none. `shared` are the merge tag
-    values that are the same for all recipients.
+    values that are the same for all recipients, and `base_url` is that of the account.
     """
     empty = merge.compile_template(None, "text")
-    content = CompiledMessage(empty, empty, compose.compile_sms(body, links, language), empty)
+    content = CompiledMessage(empty, empty, compose.compile_sms(body, links, language, base_url), empty)
     return SharedContent(
         content,
         EncodedMessage(content),
@@ -322,6 +328,7 @@ def compile_shared_sms(
         get_address_kinds(content, "email"),
         LINK_NAMES,  # the opt-out hint may show them too
         None,
+        base_url=base_url,
     )
 
 
@@ -343,26 +350,45 @@ def _build_shared(
     shared: dict[str, Any],
     headers: bytes,
     account_id: int,
+    base_url: str,
 ) -> SharedContent:
+    moved = move_pictures(account_id, content, base_url)
     return SharedContent(
-        content,
-        EncodedMessage(content),
-        None if links is None else encode_tracked(content, links),
+        moved,
+        EncodedMessage(moved),
+        None if links is None else encode_tracked(account_id, content, links, base_url),
         sender,
-        shared,
+        merge_tags.move_logo(account_id, shared, base_url),
         headers,
         get_address_kinds(content, "phone"),
         get_link_names(content),
         section_conditions.ConditionCache(account_id, content.conditions),
+        base_url=base_url,
     )
 
 
-def encode_tracked(content: CompiledMessage, links: list[str]) -> EncodedMessage:
+def encode_tracked(account_id: int, content: CompiledMessage, links: list[str], base_url: str) -> EncodedMessage:
     """Return an email with tracked links and a tracking pixel, whose bodies are encoded at its first use.
 
-    `links` are the URLs to track, numbered by their position from 1.
+    `links` are the URLs to track, numbered by their position from 1, and `base_url` is that of the account. Pictures
+    are moved after the links are found, because a link to a picture is numbered by its stored address.
     """
-    return EncodedMessage(compose.track_links(content, tuple(links), config.base_url(config.current())))
+    tracked = compose.track_links(content, tuple(links), base_url)
+    return EncodedMessage(move_pictures(account_id, tracked, base_url))
+
+
+def move_pictures(account_id: int, content: CompiledMessage, base_url: str) -> CompiledMessage:
+    """Return an email whose uploaded pictures are loaded from `base_url`, that of the account.
+
+    Designs, brands and previews name them by the base URL of the installation, whatever the address of the account is.
+    """
+    html, text = (media.move_urls(account_id, part.source, base_url) for part in (content.html, content.text))
+    if (html, text) == (content.html.source, content.text.source):
+        return content
+    return content._replace(
+        html=merge.compile_template(html, "html", content.html.language),
+        text=merge.compile_template(text, "text", content.text.language),
+    )
 
 
 def get_ascii_domain(address: str) -> str:

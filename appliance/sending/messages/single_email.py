@@ -41,6 +41,7 @@ class CompiledEmail(NamedTuple):
     encoded: EncodedMessage
     encoded_tracked: EncodedMessage | None
     values: dict[str, Any]
+    base_url: str  # of the account
 
 
 class BulkRow(NamedTuple):
@@ -85,6 +86,7 @@ def build_shared(email: CompiledEmail, sender: Sender, data: dict[str, Any], sho
         address_kinds=frozenset({"phone"}),
         link_names=LINK_NAMES,
         sample_contact_id=shown_as,
+        base_url=email.base_url,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from appliance.accounts import limits, request_limits
+from appliance.accounts.public_urls import base_url_of
 from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
@@ -120,13 +121,13 @@ def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, add
     values = merge_tags.get_account_values(account, brands.get(account.id)) | {"data": request.data}
     values |= (
         merge_tags.get_contact_values(contact, address.value, "phone")
-        | links.get_link_values(0)
+        | links.get_link_values(base_url_of(account), 0)
         | compose.build_link_tokens()
     )
     hint = languages.choose_opt_out_hint(
         account.sms_opt_out_hint, account.sms_opt_out_hints, contact.language if contact else None, account.locale
     )
-    text = compose.compile_sms(request.body, urls, account.locale)
+    text = compose.compile_sms(request.body, urls, account.locale, base_url_of(account))
     return compose.fill_sms(text, values, hint if request.marketing else None)
 
 

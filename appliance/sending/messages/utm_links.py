@@ -42,7 +42,8 @@ def _build_snapshot(account: Account, own: dict[str, Any] | None, values: dict[s
     if not settings:
         return None
     values["account.name"] = account.name
-    return {"settings": settings, "values": values, "own_url": config.base_url(config.current())}
+    own_urls = {"own_url": config.base_url(config.current()), "public_url": account.public_url or ""}
+    return {"settings": settings, "values": values, **own_urls}
 
 
 def build_tagger(snapshot: dict[str, Any] | None, variant: int | None = None) -> LinkTagger | None:
@@ -53,7 +54,8 @@ def build_tagger(snapshot: dict[str, Any] | None, variant: int | None = None) ->
     if variant is not None and "variant" in values:
         values["variant"] = _VARIANTS[variant - 1]
     parameters = resolve(snapshot["settings"], values)
-    return LinkTagger(parameters, snapshot["own_url"]) if parameters else None
+    own_urls = tuple(url for url in (snapshot["own_url"], snapshot.get("public_url")) if url)
+    return LinkTagger(parameters, own_urls) if parameters else None
 
 
 def find_template_tagger(template: Template | None) -> LinkTagger | None:

@@ -43,6 +43,7 @@ from appliance.storage.models.campaigns import (
     Variant,
 )
 from appliance.storage.models.content import (
+    AccountHost,
     Brand,
     Confirmation,
     DomainKey,
@@ -98,7 +99,7 @@ ALL = (
     ApiKey, AppClient, AppGrant, AppCode, AppToken,
     Setting, MailboxGrant, Idempotency, Audit,
     Contact, Channel, Consent, Suppression, OptOut, Segment, ContactList, Membership, ListOptOut,
-    Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey,
+    Template, TemplateRevision, Brand, Media, SendingDomain, DomainKey, AccountHost,
     Flow, Trigger, Step, Run, StepVisit, FlowRequest, FlowReplay, SplitTest, Cursor,
     SegmentWatch, SegmentMember, Campaign, SendTime, TimeZone, ContactZone, ClickHour, Experiment, Variant,
     Series, Occurrence, Proposal,
@@ -122,6 +123,7 @@ __all__ = [
     "VARIANT_INDEXES",
     "ZONE_TRIGGERS",
     "Account",
+    "AccountHost",
     "ApiKey",
     "AppClient",
     "AppCode",

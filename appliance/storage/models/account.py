@@ -37,6 +37,7 @@ class Account(Table):
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     limits = Json(null=True)  # of the operator, by name (`accounts/limits.py`); null: none
     limit_notices = Json(null=True)  # by the name of a limit: the period and the share that owners were told about
+    public_url = TextField(null=True)  # the base URL of its recipients (`accounts/public_urls.py`); null: `base_url`
     closed_at = Time(null=True)  # since when nobody can sign in and nothing is sent
     created_at = Time()
     updated_at = Time()

@@ -128,6 +128,17 @@ class SendingDomain(Table):
         indexes = ((("account", "name"), True), (("next_check_at",), False))
 
 
+class AccountHost(Table):
+    """A host name of the present or a former public address of an account; only that account's pages are shown there.
+
+    It is in lower case and in ASCII, without the port.
+    """
+
+    account = ForeignKeyField(Account, index=True)
+    host = TextField(unique=True)
+    created_at = Time()
+
+
 class DomainKey(Table):
     """A DKIM key of a sending domain; receivers still verify mail in transit with the public key of a retired key."""
 

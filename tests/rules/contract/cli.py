@@ -52,6 +52,7 @@ O doctor --seed -- one message through all of it
 O doctor --tenant -- without what concerns the installation, for the health page of another account
 O account.limits --requests-per-minute -- the requests of all its keys
 O account.limits --imports-at-once -- an import takes the writer from the others
+O account.address ID,--url,--remove -- the host of what its recipients get
 O account.add --owner -- somebody who has a user becomes the first owner
 O key.create --agent -- a key that drafts and proposes
 O version --licences -- whoever passes the file on passes them on

@@ -75,6 +75,7 @@ O phone string? -- tests of SMS go to a number
 = Account
 D id integer
 D base_url,version string
+O public_url string -- what links of the account begin with
 D created_at,updated_at date-time
 D name,time_zone,locale string
 O country_code string? -- of phone numbers that are written without one
