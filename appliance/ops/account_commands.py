@@ -96,6 +96,8 @@ def _list(options: argparse.Namespace) -> None:
         counts = facts.member_count, facts.contact_count, facts.sent_count
         words = ["{} users, {} contacts, {} sent this month".format(*counts)]
         words += [limits.describe(use) for use in limits.list_uses(account.id) if use.share >= limits.WARN_SHARE]
+        if account.public_url:
+            words.append(account.public_url)
         if account.closed_at is not None:
             words.append("closed")
         print(f"{account.id}  {account.name}: {', '.join(words)}")

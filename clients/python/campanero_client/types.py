@@ -15,7 +15,12 @@ class Account(TypedDict):
     """Unique id; ids ascend and are never reused."""
 
     base_url: str
-    """URL of the installation, with which every link begins."""
+    """URL of the installation: of its interface and of the API."""
+
+    public_url: str
+    """URL with which links in messages, forms and images begin: the address that the operator has set for this
+    account, else `base_url`.
+    """
 
     version: str
     """Version of the service."""

@@ -4,8 +4,13 @@
 export interface Account {
   /** unique id; ids ascend and are never reused */
   id: number;
-  /** URL of the installation, with which every link begins */
+  /** URL of the installation: of its interface and of the API */
   base_url: string;
+  /**
+   * URL with which links in messages, forms and images begin: the address that the operator has set for this
+   * account, else `base_url`
+   */
+  public_url: string;
   /** version of the service */
   version: string;
   /** when the object was created */
