@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from appliance.accounts import limits
+from appliance.accounts.public_urls import fetch_base_url
 from appliance.content import pictures
 from appliance.content.pictures import Picture, UnusablePicture
 from appliance.core import clock, crypto
@@ -70,7 +71,9 @@ def find_signed_id(account_id: int, address: str) -> str | None:
 
     Storing the id keeps the picture reachable when the service's base URL changes.
     """
-    signed_id = address.removeprefix(public_url(""))
+    prefixes = (public_url(""), f"{fetch_base_url(account_id)}{URL_PATH}")
+    prefix = next((prefix for prefix in prefixes if address.startswith(prefix)), "")
+    signed_id = address.removeprefix(prefix)
     conditions = Media.account == account_id, Media.signed_id == signed_id
     return signed_id if signed_id != address and Media.select().where(*conditions).exists() else None
 
