@@ -75,21 +75,37 @@ def _add_copies_commands(top: Any, command: Callable[..., Any], load: Loader) ->
     group = top.add_parser("copies", help=words, description=words)
     group = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    def add(name: str, function: Callable[[Path, Copies, argparse.Namespace], int | None], words: str) -> Any:
+    def add(
+        name: str, function: Callable[[Path, Copies, argparse.Namespace], int | None], words: str, has_url: bool = True
+    ) -> Any:
         def run(options: argparse.Namespace) -> int | None:
             directory, settings = _load_copy_settings(options, load)
+            if has_url:
+                settings = _choose_store(settings, options.url)
             return function(directory, settings, options)
 
-        return command(group, name, run, words)
+        parser = command(group, name, run, words)
+        if has_url:
+            url_words = "s3://…, sftp://… or file:///… instead of copies.store, with the login of the settings"
+            parser.add_argument("url", metavar="URL", nargs="?", type=_parse_store_url, help=url_words)
+        return parser
 
     add("list", _list_copies, "list the copies, and what is wrong with them; exit 1 if something is")
     words = "read every object of the newest copy in the store, and compare its checksum; exit 1 if one is wrong"
     verify = add("verify", _verify_copies, words)
     verify.add_argument("--all", action="store_true", help="all copies instead of the newest one")
     add("prune", _prune_copies, "delete the copies that copies.keep_days, keep_weeks and keep_months do not keep")
-    add("passphrase", _set_passphrase, "set the passphrase that restores copies; it is the first line of stdin")
+    words = "set the passphrase that restores copies; it is the first line of stdin"
+    add("passphrase", _set_passphrase, words, has_url=False)
     words = "print a new recovery key; its public key goes into copies.recipients, the rest away from this machine"
-    add("key", _print_recovery_key, words)
+    add("key", _print_recovery_key, words, has_url=False)
+
+
+def _parse_store_url(text: str) -> str:
+    """Return the URL of a store. Raises ArgumentTypeError for another text, also an empty one of an unset variable."""
+    if not stores.is_store_url(text):
+        raise argparse.ArgumentTypeError("must begin with s3://, sftp:// or file:///")
+    return text
 
 
 def _load_copy_settings(options: argparse.Namespace, load: Loader) -> tuple[Path, Copies]:
@@ -97,7 +113,7 @@ def _load_copy_settings(options: argparse.Namespace, load: Loader) -> tuple[Path
     directory = Path(load(options).config.data_dir)
     path = directory / archive.DATABASE
     if not os.path.lexists(path):
-        raise BackupCommandFailed(f"{directory} contains no data")
+        raise BackupCommandFailed(f"{directory} contains no data; campanero restore URL lists the copies in a store")
     crypto.load_key(directory)
     settings = load(options).config.copies
     # A database of another schema has to be backed up too, and one that is damaged has its own message.
@@ -112,9 +128,13 @@ def _load_copy_settings(options: argparse.Namespace, load: Loader) -> tuple[Path
     return directory, settings
 
 
-def _require_store(settings: Copies) -> None:
-    if not settings.store:
+def _choose_store(settings: Copies, url: str | None) -> Copies:
+    """Return the settings, with the store `url` if there is one. Raises BackupCommandFailed if they have no store."""
+    import msgspec
+
+    if not url and not settings.store:
         raise BackupCommandFailed("there is no place for copies: set copies.store, or give a URL")
+    return msgspec.structs.replace(settings, store=url) if url else settings
 
 
 def _run_backup(options: argparse.Namespace, load: Loader) -> None:
@@ -142,16 +162,12 @@ def _run_backup(options: argparse.Namespace, load: Loader) -> None:
 
 
 def _run_copy(options: argparse.Namespace, load: Loader) -> None:
-    import msgspec
-
     from appliance.ops.copies import create
 
     if options.with_key:
         raise BackupCommandFailed("a copy is encrypted and always includes the key: leave out --with-key")
     directory, settings = _load_copy_settings(options, load)
-    if options.to:
-        settings = msgspec.structs.replace(settings, store=options.to)
-    _require_store(settings)
+    settings = _choose_store(settings, options.to)
     os.nice(_NICENESS)
     progress = _Progress()
     try:
@@ -309,7 +325,6 @@ def _open_catalog(directory: Path, settings: Copies) -> "Iterator[tuple[Store, l
     """Yield the store, its copies as this machine reads them, and what is wrong with them."""
     from appliance.ops.copies import catalog, keys, local
 
-    _require_store(settings)
     try:
         with closing(stores.open_store(settings.store, settings)) as store:
             entries = catalog.list_copies(store, keys.catalog_reader())
@@ -322,7 +337,6 @@ def _open_catalog(directory: Path, settings: Copies) -> "Iterator[tuple[Store, l
 def _prune_copies(directory: Path, settings: Copies, options: argparse.Namespace) -> None:
     from appliance.ops.copies import create, prune
 
-    _require_store(settings)
     try:
         result = prune.prune_copies(directory, settings)
     except create.CopyFailed as error:

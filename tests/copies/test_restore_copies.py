@@ -41,7 +41,8 @@ def test_a_new_machine_with_the_passphrase_alone(home: CopyHome, bucket: S3Serve
     assert done.returncode == 0 and ": full, " in done.stdout, done.stderr
     listed = command("copies", "list", *data, env=bucket.env)
     assert listed.returncode == 0 and "full, " in listed.stdout, listed.stderr
-    verified = command("copies", "verify", *data, env=bucket.env)
+    elsewhere = bucket.env | {"CAMPANERO_COPIES__STORE": ""}
+    verified = command("copies", "verify", bucket.store_url, *data, env=elsewhere)
     assert verified.returncode == 0 and ": complete" in verified.stdout, verified.stderr
     new = ["--data", str(tmp_path / "new")]
     silent = command("restore", bucket.store_url, *new, env=bucket.env)
@@ -124,12 +125,15 @@ def test_usage_errors(home: CopyHome, tmp_path: Path) -> None:
         (["backup", "--to", "--with-key", *data], "leave out --with-key"),
         (["backup", "--to", *data], "set copies.store"),
         (["copies", "list", *data], "set copies.store"),
+        (["copies", "list", "file:///x", "--data", str(tmp_path / "none")], "campanero restore URL lists the copies"),
         (["restore", "x.tar.gz", "--at", "latest", *data], "--at is for copies in a store"),
         (["restore", home.settings.store, *data], "has no copies: check the address"),
         (["backup", "--to", "ftp://x", *data], "must begin with one of"),
     ):
         done = command(*words)
         assert done.returncode == 1 and message in done.stderr, (words, done.stderr)
+    unset = command("copies", "prune", "", *data)
+    assert unset.returncode == 2 and "must begin with s3://, sftp:// or file:///" in unset.stderr
     home.create_copy()
     keyless = command("restore", home.settings.store, *data)
     assert keyless.returncode == 1 and "no recovery key that a passphrase opens" in keyless.stderr

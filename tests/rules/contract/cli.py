@@ -29,9 +29,9 @@ O agents.resume --account -- ends that
 O support-bundle FILE -- whoever helps sees the installation without its people
 O follow SOURCE -- a second machine keeps a copy that is seconds old
 O promote -- a person makes the second machine the one that sends
-O copies.list -- what is in another place, and what others have deleted there
-O copies.verify --all -- each byte, without a private key
-O copies.prune -- what the settings no longer keep
+O copies.list URL -- what is in another place, and what others have deleted there
+O copies.verify URL,--all -- each byte, without a private key
+O copies.prune URL -- what the settings no longer keep
 O copies.passphrase -- the first line of stdin, so that no other user sees it
 O copies.key -- a recovery key, printed once and stored nowhere
 O recount -- opens and clicks are judged again when the rules of the judge change
