@@ -210,7 +210,7 @@ def test_set_up_on_the_page(fresh_server: FreshServer, bucket: S3Server) -> None
     }  # fmt: skip
     page = HtmlPage(user, "/settings/backups").follow("Set up copies")
     page = fill(page, fields).press("Test connection")
-    assert page.has("[role=status]", "The store rejected the login")
+    assert page.has("[role=status]", "The backup storage rejected the login")
     page = fill(page, {"Secret access key": bucket.secret_access_key}).press("Test connection")
     assert page.has("[role=status]", "The connection works"), page.text
     assert not [key for key in bucket.objects() if key.startswith("test/")]

@@ -65,7 +65,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _FOLDER = re.compile(r"[A-Za-z0-9._/-]{0,300}")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?")
 _FIELD_ERRORS = {
-    "copies.s3.secret_access_key": gettext_noop("Enter the secret access key for this store and key ID."),
+    "copies.s3.secret_access_key": gettext_noop("Enter the secret access key for this storage and key ID."),
     "copies.s3.access_key_id": gettext_noop("Enter the access key ID."),
     "copies.s3.endpoint": gettext_noop("Enter the address of the service, such as https://s3.example.com."),
     "copies.s3.region": gettext_noop("Enter the region of the bucket, such as eu-central-1."),
@@ -79,12 +79,12 @@ _FIELD_ERRORS = {
 }
 # The titles of a failed connection test, by the code of the error.
 _TEST_TITLES = {
-    "unreachable": gettext_noop("The store cannot be reached"),
-    "refused": gettext_noop("The store rejected the login"),
+    "unreachable": gettext_noop("The backup storage cannot be reached"),
+    "refused": gettext_noop("The backup storage rejected the login"),
     "missing": gettext_noop("The bucket or folder does not exist"),
-    "store_full": gettext_noop("The store is full"),
+    "store_full": gettext_noop("The backup storage is full"),
 }
-_OTHER_FAILURE = gettext_noop("The store cannot be used with these settings")
+_OTHER_FAILURE = gettext_noop("The backup storage cannot be used with these settings")
 _TEST_TIMEOUT_SECONDS = 30.0
 
 
@@ -168,7 +168,7 @@ async def remove_store(request: Request, visit: Visit) -> HTTPResponse:
         return record_change(visit, settings.save, dict.fromkeys(names))
 
     _apply(request, await commit(write))
-    view.flash(request, gettext("Copies are turned off. Those in the store were not deleted."))
+    view.flash(request, gettext("Copies are turned off. Those in the backup storage were not deleted."))
     return view.redirect(request, URL)
 
 
@@ -191,8 +191,8 @@ async def download_recovery(request: Request, visit: Visit) -> HTTPResponse:
     lines = (
         gettext("Recovery passphrase of Campanero at %(url)s", url=config.base_url(config.current())), "",
         passphrase, "",
-        gettext("Keep this file apart from the server and from the store. With it and the store, everything can be "
-                "restored. Without it, nobody can read the copies."), "",
+        gettext("Keep this file apart from the server and from the backup storage. With it and the storage, everything "
+                "can be restored. Without it, nobody can read the copies."), "",
         f"campanero restore {config.current().copies.store}", "",
     )  # fmt: skip
     headers = {"content-disposition": 'attachment; filename="campanero-recovery.txt"', "cache-control": "no-store"}

@@ -31,9 +31,9 @@ _MAX_BACKUPS = 12
 _MAX_RUNS = 10
 # What the reason of a failure means for those who read the page, by its code. The words of its cause follow it.
 _FAILURES = {
-    "unreachable": gettext_noop("The store cannot be reached. Campanero tries again."),
-    "refused": gettext_noop("The store rejected the login, or the login may not do this. Check its keys."),
-    "store_full": gettext_noop("The store is full. Make room there, or keep fewer copies."),
+    "unreachable": gettext_noop("The backup storage cannot be reached. Campanero tries again."),
+    "refused": gettext_noop("The backup storage rejected the login, or the login may not do this. Check its keys."),
+    "store_full": gettext_noop("The backup storage is full. Make room there, or keep fewer copies."),
     "missing": gettext_noop("The bucket, the folder or a file in it is missing."),
     "no_space": gettext_noop("This server does not have enough free disk space for it."),
     "damaged": gettext_noop("The copy is damaged and cannot be restored. Make a new copy."),

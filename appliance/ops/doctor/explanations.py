@@ -99,7 +99,7 @@ _EXPLANATIONS = {
     }),
     "backups": _Explanation(gettext_noop("Backups"), {
         "ok": gettext_noop("Your data is backed up regularly."),
-        "note": gettext_noop("There is no backup yet. The first one is created automatically."),
+        "note": gettext_noop("The first backup is created automatically."),
         "warn": gettext_noop(
             "The last backup is too old: if the server broke now, you would lose everything since then. Create a "
             "backup under Settings, Backups, and tell your administrator."

@@ -69,7 +69,7 @@ def check_lease(directory: Path) -> Iterator[Finding]:
             store.close()
         node = records.find_node(directory)
     except StoreError as error:
-        yield Finding("fail", "lease", gettext("its store cannot be used: %(reason)s", reason=error))
+        yield Finding("fail", "lease", gettext("its storage cannot be used: %(reason)s", reason=error))
         return
     if fetched is None:
         yield Finding("note", "lease", gettext("nobody has taken it yet; the next start does"))
