@@ -185,7 +185,6 @@ def signed_in(needs: str | None = None, any_account: bool = False) -> Callable[[
             request.ctx.visit = await session.load_visit(request)
             if request.ctx.visit is None:
                 return _redirect_to_login(request)
-            request.ctx.needs = needs  # read by `session.has_access`
             if request.method not in SAFE_METHODS and not any_account:
                 is_wrong, intended = other_accounts.find_wrong_account(
                     request, request.ctx.visit, needs == access.SELF_SCOPE

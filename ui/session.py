@@ -156,14 +156,19 @@ def _load_session(
 
 
 def has_access(request: Request) -> bool:
-    """Read from the database whether a request's session still exists and its user may still open the page.
+    """Read from the database whether a request's session still exists, and its user still has all rights of the visit.
 
-    The handler of the request must be wrapped by `guard.signed_in`.
+    These are rights in the account of the visit, also if the session has another one open by now. The handler of the
+    request must be wrapped by `guard.signed_in`.
     """
+    visit: Visit = request.ctx.visit
     token = request.cookies.get(cookie_name(request))
     session = sessions.find_by_cookie(token) if token else None
-    needs = request.ctx.needs
-    return session is not None and (needs is None or needs in access.role_scopes(session.user.role))
+    user = members.find_active(visit.account_id, session.user_id) if session is not None else None
+    rights = access.get_rights(user.role) if user is not None else access.NO_RIGHTS
+    if user is None or not visit.rights.scopes <= rights.scopes:
+        return False
+    return visit.rights.is_masked or not rights.is_masked
 
 
 async def sign_in(

@@ -397,7 +397,7 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
     """Stream a download and return None, because the response is sent; an error before the first chunk is raised.
 
     A later error is logged and closes the connection, so that the browser reports an incomplete file. The same happens
-    if the session ends, or the user's role may no longer open the page.
+    if the session ends, or the user's role loses a right or sight of contact data.
     """
     chunks = end_without_access(pieces, lambda: session.has_access(request))
     piece = await scan_chunk(request.ctx.visit.account_id, next, chunks, None)

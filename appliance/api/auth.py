@@ -115,10 +115,15 @@ def read_bearer_token(request: Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def has_access(request: Request, route: Route) -> bool:
-    """Return whether the credential of an authenticated request is still valid and has the scope of its route."""
-    credential, _ = _find_credential(read_bearer_token(request), request.path.rstrip("/") == app_grants.MCP_PATH)
-    return credential is not None and not credential.is_agent and credential.has_scope(route.scope)
+def has_access(request: Request, admitted: Credential) -> bool:
+    """Return whether the credential of a request still has all rights that it was admitted with.
+
+    A handler may have required more than the scope of its route, and what it reads is masked, or not, as it was then.
+    """
+    current, _ = _find_credential(read_bearer_token(request), request.path.rstrip("/") == app_grants.MCP_PATH)
+    if current is None or current.is_agent or current.account_id != admitted.account_id:
+        return False
+    return admitted.scopes <= current.scopes and (admitted.is_masked or not current.is_masked)
 
 
 def _find_credential(token: str, is_mcp: bool) -> tuple[Credential | None, bool]:

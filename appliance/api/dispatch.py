@@ -165,7 +165,7 @@ async def _render(
         content_type = response.media or route.media
         return await http.media_response(
             request, credential.account_id, content_type, response.value, status, headers,
-            lambda: auth.has_access(request, route),
+            lambda: auth.has_access(request, credential),
         )  # fmt: skip
     value = personal.hide_values(msgspec.to_builtins(response.value)) if credential.is_masked else response.value
     return http.json_response(value, status, headers)

@@ -91,7 +91,7 @@ Chunk = TypeVar("Chunk", bytes, str, bytes | str)
 
 
 class AccessEnded(Exception):
-    """The credential of a running download was revoked, expired, or lost its scope."""
+    """The credential of a running download was revoked, expired, or lost rights."""
 
 
 def end_without_access(chunks: Iterable[Chunk], has_access: Callable[[], bool]) -> Iterator[Chunk]:

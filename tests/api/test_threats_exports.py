@@ -10,10 +10,10 @@ import apsw
 import pytest
 
 from tests.api.test_threats_pages import Visitor
-from tests.kit.api_users import add_user
+from tests.kit.api_users import add_user, user_client
 from tests.kit.bulk_contacts import insert_contacts
 from tests.kit.client import Client
-from tests.kit.server import Server
+from tests.kit.server import PASSWORD, Server
 
 # Several pages of rows that no buffer between server and client holds.
 CONTACTS, AUDIT_ENTRIES, TEXT = 2_400, 2_400, "x" * 10_000
@@ -130,6 +130,19 @@ def test_a_lower_role_ends_downloads(server: Server, owner: Client) -> None:
         lambda: owner.patch(f"/users/{number}", {"role": "editor"}).expect(200),
     )  # fmt: skip
     assert count < AUDIT_ENTRIES * 3 / 4 and not is_whole
+
+
+def test_a_role_that_may_no_longer_export_ends_downloads(server: Server, owner: Client) -> None:
+    """An export ends when its user loses the right to export, although the scope of the endpoint is still there."""
+    role = {"name": "Agency", "scopes": ["contacts:read", "contacts:export"], "contact_data": "full"}
+    role_id = owner.post("/roles", role).expect(201)["id"]
+    owner.post("/users", {"email": "agency@example.org", "role": str(role_id), "password": PASSWORD}).expect(201)
+    headers = bearer(user_client(server, "agency@example.org"))
+    masked = {"scopes": ["contacts:read"], "contact_data": "masked"}
+    count, is_whole = download(
+        server, "/v1/my/exports/contacts.jsonl", headers, lambda: owner.patch(f"/roles/{role_id}", masked).expect(200)
+    )
+    assert count < CONTACTS * 3 / 4 and not is_whole
 
 
 @pytest.fixture(scope="module")
