@@ -45,10 +45,11 @@ _README = """This is a support bundle of Campanero {version}, written at {time}.
   logs/           the end of the log files, if the service writes any
 
 It contains no contacts, no texts of messages, no passwords and no keys. It does contain host names and sending domains.
+Of URLs only the host is left, because a path may be a secret.
 Everything is plain text: read it before you pass it on.
 """
-# The query of a URL, such as that of an SMS gateway or of releases, which may have a token.
-_QUERY = re.compile(r"(\bhttps?://[^\s\"'<>?]{1,2000})\?[^\s\"'<>]+")
+# What follows the host in a URL, as that of a webhook, an SMS gateway or a store: path and query may be secrets.
+_LOCATION = re.compile(r"(\b(?!file:)[a-z][a-z0-9+.-]{0,20}://[^\s\"'<>/?#]{1,300}[/?#])[^\s\"'<>]+", re.IGNORECASE)
 _PRAGMAS = ("user_version", "page_size", "page_count", "freelist_count", "journal_mode", "synchronous", "auto_vacuum")
 
 
@@ -122,7 +123,7 @@ def _collect(collect: Callable[[], str]) -> str:
 
 
 def _redact_lines(text: str) -> str:
-    return "".join(_QUERY.sub(r"\1?…", logs.redact(line)) for line in text.splitlines(keepends=True))
+    return "".join(_LOCATION.sub(r"\1…", logs.redact(line)) for line in text.splitlines(keepends=True))
 
 
 def _to_json(value: Any) -> str:

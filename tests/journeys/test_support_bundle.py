@@ -31,7 +31,7 @@ def test_bundle_without_people_and_secrets(fresh_server: FreshServer, smtp_serve
         env={
             "CAMPANERO_LOG__FILE": "campanero.log", "CAMPANERO_LOG__LEVEL": "debug",
             "CAMPANERO_EMAIL__HOOKS__POSTMARK": "hunter2-relay",
-            "CAMPANERO_UPDATES__URL": "https://127.0.0.1:1/latest?token=gitea-5eb1",
+            "CAMPANERO_UPDATES__URL": "https://127.0.0.1:1/gitea-5eb1/latest?token=gitea-5eb1",
         },
     )  # fmt: skip
     api = server.client()
@@ -47,7 +47,7 @@ def test_bundle_without_people_and_secrets(fresh_server: FreshServer, smtp_serve
     parts = _write_bundle(server, path)
     assert path.stat().st_mode & 0o777 == 0o600
     whole = "".join(parts.values())
-    assert "https://127.0.0.1:1/latest?…" in parts["settings.txt"]
+    assert "https://127.0.0.1:1/…" in parts["settings.txt"]
     assert [text for text in (*_PRIVATE, "gitea-5eb1", api.key) if text in whole] == []
     assert json.loads(parts["database.json"])["rows"]["contact"] == 1
     assert json.loads(parts["about.json"])["files"]["campanero.db"] > 100_000
