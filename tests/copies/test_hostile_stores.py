@@ -13,6 +13,7 @@ from appliance.ops.copies import catalog, fetch, keys, local
 from appliance.ops.copies import manifest as manifests
 from appliance.ops.copies.keys import ReadingKeys
 from appliance.ops.copies.manifest import CopyManifest
+from appliance.ops.stores import base
 from tests.copies.copy_rows import CopyHome
 
 
@@ -82,6 +83,23 @@ def test_a_copy_of_an_attacker_is_not_used(home: CopyHome, store_path: Path, mon
     (store_path / "copies" / forged.id / "manifest").write_bytes(own)
     [fault] = faults_of(home)
     assert "was changed after it was made" in fault
+
+
+def test_a_store_full_of_manifests(home: CopyHome, store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing ends with an error if others have written more than copies can have."""
+    manifest = home.create_copy()
+    for number in range(3):
+        folder = store_path / "copies" / manifests.create_id(manifest.taken_at + 1000, f"{number:012x}")
+        folder.mkdir()
+        (folder / "manifest").write_bytes(b"x" * 100)
+    assert len(faults_of(home)) == 3
+    for name, limit, words in (
+        ("MAX_MANIFESTS", 3, "more than 3 manifests"), ("MAX_UNUSABLE_BYTES", 299, "of unusable manifests"),
+    ):  # fmt: skip
+        with monkeypatch.context() as limited:
+            limited.setattr(catalog, name, limit)
+            with pytest.raises(base.StoreError, match=words):
+                faults_of(home)
 
 
 def test_manifests_cannot_be_swapped_or_changed(home: CopyHome, store_path: Path) -> None:

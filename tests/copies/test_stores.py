@@ -3,8 +3,11 @@
 import hashlib
 import io
 import shutil
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import asyncssh
@@ -12,7 +15,8 @@ import pytest
 
 from appliance.core import clock
 from appliance.ops import stores
-from appliance.ops.stores import base, s3
+from appliance.ops.stores import base, s3, steady_http
+from appliance.ops.stores import sftp as sftp_store
 from appliance.ops.stores.base import Store
 from appliance.settings.copies import Copies
 from tests.kit.s3_server import Fault, S3Server
@@ -247,6 +251,58 @@ def test_faults_of_an_sftp_server(sftp: SftpServer, tmp_path: Path) -> None:
     ):
         with pytest.raises(base.Refused, match=words):
             stores.open_store(sftp.store_url, sftp.settings(**changes)).head("copies/a")
+
+
+def test_an_sftp_server_that_stalls(sftp: SftpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that keeps the connection alive, but answers nothing, is left; the next request connects again."""
+    monkeypatch.setattr(sftp_store, "STALL_SECONDS", 0.3)
+    opened = stores.open_store(sftp.store_url, sftp.settings())
+    sftp.is_stalled = True
+    with pytest.raises(base.Unreachable, match=r"no answer for 0\.3 s"):
+        opened.head("copies/a")
+    sftp.is_stalled = False
+    assert opened.head("copies/a") is None
+    opened.close()
+
+
+def _drip(listener: socket.socket, start: bytes) -> None:
+    """Answer each request with some bytes, and then a byte of a header or body now and then."""
+    with suppress(OSError):  # The listener is closed at the end.
+        while True:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                connection.recv(65_536)
+                connection.sendall(start)
+                while True:
+                    time.sleep(0.02)
+                    connection.sendall(b"x")
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nx: ", b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n"])
+def test_an_answer_that_drips(start: bytes, bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that sends a byte now and then is left, whether in the headers or in the content."""
+    monkeypatch.setattr(steady_http, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_drip, args=(listener, start), daemon=True).start()
+        login = type(bucket.settings().s3)(f"http://127.0.0.1:{listener.getsockname()[1]}", "r", "a", "b")
+        slow = stores.open_store(bucket.store_url, Copies(s3=login))
+        started_at = time.monotonic()
+        with pytest.raises(base.Unreachable, match="bytes a second arrived"):
+            slow.head("object") if start.endswith(b": ") else _read(slow, "object")
+        assert time.monotonic() - started_at < 5
+        slow.close()
+
+
+def test_a_listing_without_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing fails once there are more objects than copies need."""
+    for number in range(3):
+        _put(store, f"blobs/{number}", b"x")
+    monkeypatch.setattr(base, "MAX_OBJECTS", 3)
+    assert len(list(store.list("blobs/"))) == 3
+    monkeypatch.setattr(base, "MAX_OBJECTS", 2)
+    with pytest.raises(base.StoreError, match="more than 2 objects"):
+        list(store.list("blobs/"))
 
 
 @pytest.mark.parametrize(

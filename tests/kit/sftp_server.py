@@ -30,7 +30,12 @@ class _Server(asyncssh.SSHServer):
 
 
 class _Files(asyncssh.SFTPServer):
-    full = False
+    full = stalled = False
+
+    async def lstat(self, path: bytes) -> Any:
+        while _Files.stalled:
+            await asyncio.sleep(0.05)
+        return super().lstat(path)
 
     def write(self, file_obj: object, offset: int, data: bytes) -> Any:
         if _Files.full:
@@ -67,6 +72,15 @@ class SftpServer:
     @is_full.setter
     def is_full(self, value: bool) -> None:
         _Files.full = value
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the server answers no question about a file."""
+        return _Files.stalled
+
+    @is_stalled.setter
+    def is_stalled(self, value: bool) -> None:
+        _Files.stalled = value
 
     @property
     def store_url(self) -> str:

@@ -14,6 +14,11 @@ from appliance.ops.copies.manifest import COPIES, CopyManifest, ObjectRef, Unkno
 from appliance.ops.stores import base
 from appliance.ops.stores.base import Store
 
+# What a store may have before its listing fails, because others than this installation must have written it: manifests,
+# of which retention keeps 4,500 at most, and bytes of manifests that are not usable. Reading them takes time.
+MAX_MANIFESTS = 10_000
+MAX_UNUSABLE_BYTES = 1 << 30
+
 
 class CopyEntry(NamedTuple):
     """A copy in a store. `manifest` is None, and `fault` says why, if the copy cannot be used by this reader."""
@@ -26,10 +31,24 @@ class CopyEntry(NamedTuple):
     signer: bytes | None  # the public key that signed the copy, if that is not trusted
 
 
+_WRITTEN_BY_OTHERS = "others write to it; delete what is theirs, and give the store to this installation alone"
+
+
 def list_copies(store: Store, reader: ReadingKeys) -> list[CopyEntry]:
-    """Return the copies in a store, newest first. Raises StoreError."""
-    ids = [copy_id for info in store.list(COPIES) if (copy_id := manifests.parse_manifest_key(info.key))]
-    entries = [_read_entry(store, copy_id, reader) for copy_id in sorted(ids, reverse=True)]
+    """Return the copies in a store, newest first.
+
+    Raises StoreError, also if there are more manifests, or more bytes of unusable ones, than copies can have.
+    """
+    sizes = {copy_id: info.size for info in store.list(COPIES) if (copy_id := manifests.parse_manifest_key(info.key))}
+    if len(sizes) > MAX_MANIFESTS:
+        raise base.StoreError(f"{store.url} has more than {MAX_MANIFESTS:,} manifests of copies: {_WRITTEN_BY_OTHERS}")
+    entries, unusable_bytes = [], 0
+    for copy_id in sorted(sizes, reverse=True):
+        entries.append(entry := _read_entry(store, copy_id, reader))
+        unusable_bytes += 0 if entry.manifest else sizes[copy_id]
+        if unusable_bytes > MAX_UNUSABLE_BYTES:
+            size = f"{MAX_UNUSABLE_BYTES >> 20:,} MiB"
+            raise base.StoreError(f"{store.url} has more than {size} of unusable manifests: {_WRITTEN_BY_OTHERS}")
     return sorted(entries, key=lambda entry: entry.manifest.sequence if entry.manifest else 0, reverse=True)
 
 
@@ -104,10 +123,11 @@ def verify_objects(store: Store, manifest: CopyManifest) -> list[str]:
     """
     faults = []
     for ref in {ref.key: ref for ref in list_objects(manifest)}.values():
-        digest = hashlib.sha256()
+        digest, size = hashlib.sha256(), 0
         try:
             with store.open(ref.key) as stream:
-                while chunk := stream.read(base.CHUNK_BYTES):
+                while size <= ref.size and (chunk := stream.read(base.CHUNK_BYTES)):
+                    size += len(chunk)
                     digest.update(chunk)
         except (base.Missing, base.Damaged) as error:
             faults.append(f"{ref.key}: {error}")

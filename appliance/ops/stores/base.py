@@ -6,13 +6,15 @@ form, which other programs may have written, are never listed.
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import BinaryIO, NamedTuple, Protocol
 
 CHUNK_BYTES = 1 << 20
 # The largest object that `fetch` and `put_if` read and write.
 MAX_SMALL_BYTES = 1 << 20
+# A listing of more objects fails: who may write to a store could otherwise fill the memory of its readers.
+MAX_OBJECTS = 1_000_000
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199}){0,7}")
 
 
@@ -95,7 +97,10 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield the objects whose keys begin with `prefix`, which is empty or ends in a slash, in any order."""
+        """Yield the objects whose keys begin with `prefix`, which is empty or ends in a slash, in any order.
+
+        Raises StoreError for more than `MAX_OBJECTS`.
+        """
         ...
 
     def delete(self, key: str) -> None:
@@ -132,6 +137,19 @@ def require_key(key: str) -> str:
     if not is_key(key):
         raise ValueError(f"{key!r} is not the key of an object")
     return key
+
+
+def limit_count(objects: Iterable[ObjectInfo], url: str) -> Iterator[ObjectInfo]:
+    """Yield the objects of a listing of the store `url`. Raises StoreError for more than `MAX_OBJECTS`."""
+    for count, info in enumerate(objects):
+        if count >= MAX_OBJECTS:
+            raise too_many_objects(url)
+        yield info
+
+
+def too_many_objects(url: str) -> StoreError:
+    """Return the error for a listing of more than `MAX_OBJECTS`."""
+    return StoreError(f"{url} has more than {MAX_OBJECTS:,} objects, more than copies need: do others write to it?")
 
 
 class Throttle:

@@ -74,6 +74,9 @@ class DirectoryStore:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the files below a folder. See `Store.list`."""
+        return base.limit_count(self._walk(prefix), self.url)
+
+    def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
         folder = self._path(prefix.rstrip("/")) if prefix else self.root
         with _translated(f"{folder} cannot be read"):
             self._require_root()

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import httpx
 
 from appliance.core import aws_signature, clock
-from appliance.ops.stores import base, s3_responses
+from appliance.ops.stores import base, s3_responses, steady_http
 from appliance.ops.stores.base import ObjectInfo, Throttle
 from appliance.ops.stores.s3_responses import read_body, read_error
 from appliance.settings.copies import Copies
@@ -25,7 +25,7 @@ from appliance.settings.copies import Copies
 # Larger objects are uploaded in parts of this size (at least 5 MiB by the API), which an interrupted upload keeps.
 PART_BYTES = 8 << 20
 _MAX_PARTS = 10_000
-_MAX_PAGES = 10_000  # of a listing, of a thousand objects each
+_MAX_PAGES = 2 * base.MAX_OBJECTS // 1_000  # of a listing, which may also have objects of other programs
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _TIMEOUT = httpx.Timeout(60, connect=15)
 _ATTEMPTS, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 4, 0.5, 20.0
@@ -78,8 +78,7 @@ class S3Store:
             self._base, self._root = f"https://{bucket}.s3.{s3.region}.amazonaws.com", ""
         self._host = urlsplit(self._base).netloc
         self._credentials = aws_signature.Credentials(s3.access_key_id, s3.secret_access_key, s3.region, "s3")
-        # Redirects are not followed: a request signed for one host must not be sent to another.
-        self._client = httpx.Client(timeout=_TIMEOUT, follow_redirects=False, trust_env=False)
+        self._client = steady_http.open_client(_TIMEOUT)
 
     def put(self, key: str, source: BinaryIO, size: int, sha256: bytes) -> None:
         """Upload an object, in parts if it is large; parts of an interrupted upload are kept. See `Store.put`."""
@@ -119,6 +118,9 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects below a prefix, by pages of a thousand. See `Store.list`."""
+        return base.limit_count(self._list_pages(prefix), self.url)
+
+    def _list_pages(self, prefix: str) -> Iterator[ObjectInfo]:
         token: str | None = None
         for _ in range(_MAX_PAGES):
             query = [("list-type", "2"), ("prefix", self._prefix + prefix)]
@@ -130,7 +132,7 @@ class S3Store:
             token = listing.next_token
             if not token:
                 return
-        raise base.StoreError(f"{self.url} lists more objects than copies can have")
+        raise base.too_many_objects(self.url)
 
     def delete(self, key: str) -> None:
         """Delete an object. See `Store.delete`."""

@@ -4,6 +4,7 @@ Source: AWS, "Amazon S3 API Reference", "Error responses"
 (https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html).
 """
 
+import time
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +20,7 @@ from appliance.ops.stores.base import ObjectInfo
 __all__ = ["escape"]
 # A page of a listing has at most a thousand items.
 _MAX_BODY_BYTES = 8 << 20
+_MAX_BODY_SECONDS = 300.0
 _MAX_WORDS = 300
 _FULL = ("QuotaExceeded", "StorageFull", "XMinioStorageFull", "ServiceQuotaExceeded", "TooManyObjects")
 _BUSY = ("SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Busy", "ThrottlingException")
@@ -68,12 +70,14 @@ class PartPage(NamedTuple):
 
 
 def read_body(response: httpx.Response) -> None:
-    """Read the body of a streamed response into `response.content`. Raises Unreachable if it is too large."""
-    chunks, size = [], 0
+    """Read the body of a streamed response into `response.content`. Raises Unreachable if it is too large or slow."""
+    chunks, size, end = [], 0, time.monotonic() + _MAX_BODY_SECONDS
     for chunk in response.iter_raw():
         size += len(chunk)
         if size > _MAX_BODY_BYTES:
             raise base.Unreachable(f"{response.url.host} sent more than {_MAX_BODY_BYTES >> 20} MiB for a short answer")
+        if time.monotonic() > end:
+            raise base.Unreachable(f"{response.url.host} took more than {_MAX_BODY_SECONDS:.0f} s for a short answer")
         chunks.append(chunk)
     response._content = b"".join(chunks)  # httpx reads a whole body without a limit, and has no other way to set it
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PORT = 22
 _CONNECT_SECONDS = 20
+# A server that keeps the connection alive, but answers no request for so long, is left.
+STALL_SECONDS = 120.0
 _CHUNK_BYTES = 1 << 18
 _PART_PREFIX = ".campanero-part-"
 _UNFINISHED_AFTER_MS = 7 * clock.DAY_MS
@@ -60,6 +62,9 @@ class SftpStore:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: asyncssh.SSHClientConnection | None = None
         self._client: asyncssh.SFTPClient | None = None
+        self._running_count = 0  # coroutines of `_run` that have not ended
+        self._watch: asyncio.TimerHandle | None = None
+        self._stall_at, self._is_stalled = 0.0, False
 
     def put(self, key: str, source: BinaryIO, size: int, sha256: bytes) -> None:
         """Upload a file under another name, read it back, and rename it. See `Store.put`."""
@@ -77,12 +82,14 @@ class SftpStore:
             async with client.open(part, "wb") as file:
                 while chunk := source.read(_CHUNK_BYTES):
                     await asyncio.to_thread(self._throttle.wait, len(chunk))
+                    self._note_progress()
                     await file.write(chunk)
                 with suppress(Exception):  # An extension of OpenSSH that other servers lack
                     await file.fsync()
             digest = hashlib.sha256()
             async with client.open(part, "rb") as file:
                 while chunk := await _read_file(file, _CHUNK_BYTES):
+                    self._note_progress()
                     digest.update(chunk)
             if digest.digest() != sha256:
                 raise base.Damaged(f"{path} was uploaded, but reading it back gave other bytes")
@@ -134,16 +141,33 @@ class SftpStore:
             self._path(prefix.rstrip("/"))
 
         async def walk() -> tuple[ObjectInfo, ...]:
-            client = await self._get_client()
+            client, infos = await self._get_client(), list[ObjectInfo]()
             await client.stat(self._root)
-            return tuple([info async for info in self._walk(client, prefix.rstrip("/"), 0)])
+            async for info in self._walk(client, prefix.rstrip("/"), 0):
+                self._require_few(len(infos))
+                infos.append(info)
+            return tuple(infos)
 
         yield from self._run(walk())
+
+    def _require_few(self, count: int) -> None:
+        if count >= base.MAX_OBJECTS:
+            raise base.too_many_objects(self.url)
+
+    async def _read_folder(self, client: "asyncssh.SFTPClient", path: str) -> "tuple[asyncssh.SFTPName, ...]":
+        """Return the entries of a directory. Raises StoreError for more than a store may have."""
+        entries = list["asyncssh.SFTPName"]()
+        async for entry in client.scandir(path):
+            self._note_progress()
+            if entry.filename not in (".", ".."):
+                self._require_few(len(entries))
+                entries.append(entry)
+        return tuple(entries)
 
     async def _walk(self, client: "asyncssh.SFTPClient", prefix: str, depth: int) -> Any:
         path = f"{self._root}/{prefix}".rstrip("/")
         try:
-            entries = [entry async for entry in client.scandir(path)]
+            entries = await self._read_folder(client, path)
         except asyncssh_module().SFTPNoSuchFile:
             return
         for entry in entries:
@@ -191,7 +215,7 @@ class SftpStore:
         async def discard(prefix: str, depth: int) -> int:
             client, count = await self._get_client(), 0
             path = f"{self._root}/{prefix}".rstrip("/")
-            for entry in [entry async for entry in client.scandir(path)]:
+            for entry in await self._read_folder(client, path):
                 name, mode = str(entry.filename), entry.attrs.permissions or 0
                 if stat.S_ISDIR(mode) and base.is_key(name) and depth < _MAX_DEPTH:
                     count += await discard(f"{prefix}/{name}".lstrip("/"), depth + 1)
@@ -214,6 +238,8 @@ class SftpStore:
             loop.call_soon_threadsafe(loop.stop)
 
     async def _disconnect(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
         if self._connection is not None:
             self._connection.abort()
             await self._connection.wait_closed()
@@ -246,6 +272,8 @@ class SftpStore:
             connect_timeout=_CONNECT_SECONDS, login_timeout=_CONNECT_SECONDS, keepalive_interval=15,
             preferred_auth="publickey,password",
         )  # fmt: skip
+        self._is_stalled = False
+        self._note_progress()
         self._client = await self._connection.start_sftp_client()
         return self._client
 
@@ -271,7 +299,7 @@ class SftpStore:
     def _run(self, work: "Coroutine[Any, Any, T]") -> T:
         """Run a coroutine on the thread of the connection. Raises StoreError."""
         loop = self._start_loop()
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        future = asyncio.run_coroutine_threadsafe(self._run_watched(work), loop)
         asyncssh = asyncssh_module()
         where = f"{self._host}"
         try:
@@ -281,7 +309,7 @@ class SftpStore:
         except asyncssh.SFTPPermissionDenied as error:
             raise base.Refused(f"{where}: the server does not permit this ({error.reason})") from None
         except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection) as error:
-            raise base.Unreachable(f"{where}: the connection broke off ({error.reason})") from None
+            raise base.Unreachable(f"{where}: the connection broke off ({self._explain(error.reason)})") from None
         except asyncssh.SFTPError as error:
             kind = (
                 base.StoreFull
@@ -298,7 +326,39 @@ class SftpStore:
         except (TimeoutError, asyncssh.Error, OSError) as error:
             if isinstance(error, OSError) and error.filename == self._settings.key_file:
                 raise base.Refused(f"{self._settings.key_file} cannot be read: {error.strerror}") from None
-            raise base.Unreachable(f"{where} cannot be reached: {error}") from None
+            raise base.Unreachable(f"{where} cannot be reached: {self._explain(str(error))}") from None
+
+    def _explain(self, reason: str) -> str:
+        """Return the reason for a broken connection: that of the library, unless this machine has ended it."""
+        return f"no answer for {STALL_SECONDS:g} s" if self._is_stalled else reason
+
+    async def _run_watched(self, work: "Coroutine[Any, Any, T]") -> T:
+        """Await `work`; the connection ends if nothing is answered for `STALL_SECONDS`."""
+        self._running_count += 1
+        self._note_progress()
+        if self._watch is None:
+            self._watch_requests()
+        try:
+            return await work
+        finally:
+            self._running_count -= 1
+
+    def _note_progress(self) -> None:
+        """Count the time without an answer from now on."""
+        self._stall_at = asyncio.get_running_loop().time() + STALL_SECONDS
+
+    def _watch_requests(self) -> None:
+        """Abort the connection if a request waits for too long, and look again later while there are any."""
+        loop = asyncio.get_running_loop()
+        self._watch = None
+        if not self._running_count:
+            return
+        if loop.time() >= self._stall_at and self._connection is not None:
+            # The requests end with an error. Cancelled ones would wait again, to close their files.
+            self._is_stalled = True
+            self._connection.abort()
+            self._note_progress()
+        self._watch = loop.call_at(max(self._stall_at, loop.time() + 0.2), self._watch_requests)
 
     def _start_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -1,0 +1,95 @@
+"""HTTP connections to a store that end if the other side sends or takes too little, however regularly.
+
+The timeouts of httpx begin anew with each byte, so a server that sends one now and then would hold a thread for days.
+"""
+
+import ssl
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import httpcore
+import httpx
+
+# The first bytes of an answer may take this long, and after that time there must have been enough of them.
+SLOW_SECONDS = 120.0
+MIN_BYTES_PER_SECOND = 1_024
+
+
+def open_client(timeout: httpx.Timeout) -> httpx.Client:
+    """Return a client whose connections end with ReadTimeout or WriteTimeout if they stay too slow.
+
+    It uses no proxy, and does not follow redirects: a request signed for one host must not be sent to another.
+    """
+    context = httpx.create_ssl_context(trust_env=False)
+    transport = httpx.HTTPTransport(verify=context, trust_env=False)
+    transport._pool = httpcore.ConnectionPool(
+        ssl_context=context, keepalive_expiry=5.0, network_backend=_SteadyBackend()
+    )
+    return httpx.Client(transport=transport, timeout=timeout, follow_redirects=False, trust_env=False)
+
+
+class _Pace:
+    """The bytes of one direction, and the time that was spent on them, since the other side was last fast enough."""
+
+    def __init__(self) -> None:
+        self._seconds, self._bytes = 0.0, 0
+
+    def is_too_slow(self, seconds: float, byte_count: int) -> bool:
+        """Count bytes that took so long, and return whether there were too few."""
+        self._seconds, self._bytes = self._seconds + seconds, self._bytes + byte_count
+        if self._seconds < SLOW_SECONDS:
+            return False
+        is_slow = self._bytes < self._seconds * MIN_BYTES_PER_SECOND
+        self.reset()
+        return is_slow
+
+    def reset(self) -> None:
+        """Begin to count, as with a new request."""
+        self._seconds, self._bytes = 0.0, 0
+
+
+class _SteadyStream(httpcore.NetworkStream):
+    """A connection that measures how fast the other side sends and takes bytes; idle times do not count."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+        self._reads, self._writes = _Pace(), _Pace()
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        started_at = time.monotonic()
+        content = self._stream.read(max_bytes, timeout)
+        if self._reads.is_too_slow(time.monotonic() - started_at, len(content)):
+            raise httpcore.ReadTimeout(f"less than {MIN_BYTES_PER_SECOND:,} bytes a second arrived")
+        return content
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._reads.reset()
+        started_at = time.monotonic()
+        self._stream.write(buffer, timeout)
+        if self._writes.is_too_slow(time.monotonic() - started_at, len(buffer)):
+            raise httpcore.WriteTimeout(f"less than {MIN_BYTES_PER_SECOND:,} bytes a second were taken")
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _SteadyStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _SteadyBackend(httpcore.NetworkBackend):
+    """A network backend whose connections are steady."""
+
+    def __init__(self) -> None:
+        self._backend = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:  # fmt: skip
+        return _SteadyStream(self._backend.connect_tcp(host, port, timeout, local_address, socket_options))
