@@ -16,13 +16,15 @@ UNIT = (PARTS / "campanero.service").read_text()
 DATA, CONFIG = "/var/lib/campanero", "/etc/campanero/campanero.toml"
 
 
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    """`systemd-analyze` reports no errors in the unit and a low exposure."""
+@pytest.mark.parametrize("name", ["debian/campanero", "litestream/campanero-follow", "litestream/campanero-litestream"])
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
+    """`systemd-analyze` reports no errors in a unit and a low exposure."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd here")
-    path = tmp_path / "campanero.service"
-    path.write_text(UNIT.replace("/usr/lib/campanero/campanero", "/bin/true"))
+    unit = ROOT / "packaging" / f"{name}.service"
+    path = tmp_path / unit.name
+    path.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
     result = subprocess.run([analyze, "verify", path], capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "")
     security = subprocess.run([analyze, "security", "--offline=true", "--threshold=20", path], capture_output=True)
