@@ -78,6 +78,7 @@ from appliance.webhooks.worker import WebhookWorker
 log = logging.getLogger("campanero.jobs")
 _MINUTE_MS = 60_000
 _checkpoint_guard = litestream.CheckpointGuard()
+_heartbeat_timer = litestream.HeartbeatTimer()
 _HOUR_MS = 3600 * 1000
 # The minimum time between two runs, from start or end to start, in seconds. Every commit of a sender wakes the job
 # `flows`, and every single message wakes the job `outbox`: without a pause, that would slow down sending and SMTP
@@ -441,6 +442,8 @@ class Jobs:
         that the service is running (`send_times.list_overdue`).
         """
         self._check_storage()
+        if _heartbeat_timer.is_due():
+            transactions.submit_record(settings.write_heartbeat)
         if suppressions.has_expired():
             transactions.write(suppressions.expire)
         if last_uses := access.collect_last_uses():

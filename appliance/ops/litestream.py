@@ -13,6 +13,7 @@ _TIMEOUT_SECONDS = 3.0
 _MAX_RESPONSE_BYTES = 1 << 20
 _ASK_SECONDS, _LATE_SECONDS = 2.0, 3.0
 _MAX_READ_DELAY_SECONDS = 2.0
+HEARTBEAT_SECONDS = 5.0
 
 
 class LitestreamDown(Exception):
@@ -35,6 +36,25 @@ class _SocketConnection(http.client.HTTPConnection):
 def is_used() -> bool:
     """Return whether Litestream copies the database of this installation (`litestream.socket`)."""
     return bool(config.current().litestream.socket)
+
+
+class HeartbeatTimer:
+    """Says every five seconds that a machine without a lease has to write its heartbeat.
+
+    A machine that follows this one shows by it how far it is behind, and whether this one still runs. With a lease,
+    each renewal writes it.
+    """
+
+    def __init__(self) -> None:
+        self._due_at = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether the heartbeat is due, and count from now on."""
+        now = time.monotonic()
+        if now < self._due_at or not is_used() or config.current().lease.store:
+            return False
+        self._due_at = now + HEARTBEAT_SECONDS
+        return True
 
 
 class CheckpointGuard:

@@ -1,5 +1,6 @@
 """The promotion of a copy that somebody with access to the replica has changed: it is not encrypted or signed."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -64,5 +65,21 @@ def test_a_copy_without_a_column_is_not_promoted(fresh_server: FreshServer, tmp_
 def test_an_unchanged_copy_is_promoted(fresh_server: FreshServer, tmp_path: Path) -> None:
     """A copy as Litestream restores it is promoted, and the service starts with it."""
     second = _follow(fresh_server, tmp_path, "SELECT 1")
+    words = second.cli("promote", "--old-machine-is-off", expect=1).stderr
+    assert "a lease is set up, which stops the other machine: leave out --old-machine-is-off" in words
     assert "Promoted, epoch 1" in second.cli("promote").stdout
     second.start()
+
+
+def test_without_a_lease_a_person_answers_for_the_other_machine(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """Such a copy is promoted only if somebody says that the other machine is off, which the audit log records."""
+    second = _follow(fresh_server, tmp_path, "SELECT 1")
+    del second.env["CAMPANERO_LEASE__STORE"]
+    assert "will not start again: --old-machine-is-off" in second.cli("promote", expect=1).stderr
+    assert (second.data / "standby").exists()
+    words = second.cli("promote", "--old-machine-is-off").stdout
+    assert "Promoted, without a lease." in words and "disable its service before" in words
+    connection = apsw.Connection(str(second.data / "campanero.db"))
+    [[data]] = connection.execute("SELECT data FROM audit WHERE action = 'promote'").fetchall()
+    connection.close()
+    assert json.loads(data) == {"old_machine_is_off": True, "held": 0}

@@ -121,6 +121,22 @@ def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, f
 
 
 @pytest.mark.full
+def test_without_a_lease_the_other_machine_must_be_silent(pair: Pair) -> None:
+    """While changes of the other machine arrive, the flag does not promote this one; once it is off, it does."""
+    for machine in (pair.first, pair.second):
+        del machine.env["CAMPANERO_LEASE__STORE"]
+    pair.start()
+    refused = pair.second.cli("promote", "--old-machine-is-off", timeout=120, expect=1)
+    assert "the other machine is not off: a change of it has just arrived" in refused.stderr
+    pair.first.kill()
+    pair.litestream.kill()
+    promoted = pair.second.cli("promote", "--old-machine-is-off", timeout=120)
+    assert "Promoted, without a lease." in promoted.stdout
+    assert pair.second.wait_for_end() == 0
+    pair.second.start()
+
+
+@pytest.mark.full
 def test_kills_of_follow_and_promote(pair: Pair, s3: S3Server) -> None:
     """After kills, both commands go on when they are repeated, and the service starts only once promoted."""
     pair.start()

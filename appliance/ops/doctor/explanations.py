@@ -78,6 +78,9 @@ _EXPLANATIONS = {
     }),
     "Litestream": _Explanation(gettext_noop("Continuous copy"), {
         "ok": gettext_noop("Your data is copied to another place within seconds."),
+        "note": gettext_noop(
+            "The continuous copy is as safe as the place where it is: anyone with access to it can read your data."
+        ),
         "fail": gettext_noop(
             "Your data is not copied to another place now, so the loss of the server would lose what is newer than the "
             "last copy. Ask your administrator to correct this."

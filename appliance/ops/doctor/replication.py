@@ -18,7 +18,10 @@ MAX_LAG_SECONDS = 30.0
 
 
 def check_litestream(directory: Path) -> Iterator[Finding]:
-    """Check that Litestream runs and has copied the database in the last seconds, if it is configured."""
+    """Check that Litestream runs and has copied the database in the last seconds, if it is configured.
+
+    What it does not do is a finding too: Litestream 0.5 has no encryption of its own.
+    """
     if not litestream.is_used():
         return
     try:
@@ -38,6 +41,7 @@ def check_litestream(directory: Path) -> Iterator[Finding]:
         yield Finding("fail", "Litestream", words, "journalctl -u campanero-litestream")
     else:
         yield Finding("ok", "Litestream", gettext("copied the database %(seconds)s s ago", seconds=seconds))
+    yield Finding("note", "Litestream", gettext("does not encrypt or sign its replica"))
 
 
 def check_standby(directory: Path) -> Iterator[Finding]:

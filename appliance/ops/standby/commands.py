@@ -33,6 +33,10 @@ def add_standby_commands(
         "--lease-only", action="store_true",
         help="only take the lease, for a machine that follows no other and has the current data",
     )  # fmt: skip
+    parser.add_argument(
+        "--old-machine-is-off", action="store_true",
+        help="without a lease: you have made sure that the other machine is off and will not start again",
+    )  # fmt: skip
 
 
 def _follow(options: argparse.Namespace, load: Loader) -> None:
@@ -79,10 +83,12 @@ def _promote(options: argparse.Namespace, load: Loader, connect_signals: Callabl
         print(words, flush=True)
 
     if options.lease_only:
+        if options.old_machine_is_off:
+            raise StandbyFailed("--lease-only takes a lease; --old-machine-is-off is for a promotion without one")
         place.require_not_following(directory)
         with data_dir.lock(directory):
             print(f"This machine may send, epoch {promote.take_back(directory, report)}. Start the service.")
         return
     connect_signals()
-    for line in promote.describe(promote.promote(directory, report)):
+    for line in promote.describe(promote.promote(directory, options.old_machine_is_off, report)):
         print(line)

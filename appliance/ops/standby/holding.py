@@ -156,10 +156,11 @@ def _count_held() -> list[HeldCampaign]:
     return [HeldCampaign(account_id, campaign_id, name or "", count) for account_id, campaign_id, name, count in counts]
 
 
-def record_promotion(epoch: int, held: Held) -> None:
-    """Record the promotion in the audit log of each account."""
+def record_promotion(epoch: int | None, held: Held) -> None:
+    """Record the promotion in the audit log of each account; `epoch` None: a person said that the other one is off."""
     require_write_transaction()
+    basis = {"old_machine_is_off": True} if epoch is None else {"epoch": epoch}
     if scalar("SELECT count(*) FROM account"):
         for (account_id,) in rows("SELECT id FROM account ORDER BY id"):
             count = sum(campaign.message_count for campaign in held.messages if campaign.account_id == account_id)
-            audit.record(Actor("cli"), account_id, "promote", None, {"epoch": epoch, "held": count})
+            audit.record(Actor("cli"), account_id, "promote", None, {**basis, "held": count})

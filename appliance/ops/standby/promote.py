@@ -2,6 +2,7 @@
 
 1. The lease is taken for the next epoch, so that the former machine stops as soon as it renews it.
 2. After the duration of its lease the former machine has stopped in any case. What it had copied until then is applied.
+   Without a lease only the person knows that it is off; the promotion is refused if changes of it still arrive.
 3. Following ends. The copy is checked, and what may have left since its last change is held (`holding.py`).
 4. The copy becomes the database of this machine. A promotion that was killed is continued by the next one.
 """
@@ -19,7 +20,7 @@ import apsw
 
 from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
-from appliance.ops import stores
+from appliance.ops import litestream, stores
 from appliance.ops.backups import foreign_schema, replay
 from appliance.ops.fencing import mirror
 from appliance.ops.fencing import record as records
@@ -35,6 +36,8 @@ from appliance.storage.database import close_database, open_database
 from appliance.storage.journal import JournalLine
 
 _QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
+# A machine without a lease is taken for off if nothing arrives for so long: it would write two heartbeats.
+_OFF_SECONDS = 2 * litestream.HEARTBEAT_SECONDS + 2
 _MAX_ARRIVAL_SECONDS = 60.0
 _END_SECONDS = 20.0
 _BUSY_MS = 5_000
@@ -43,25 +46,40 @@ _MAX_ATTEMPTS = 50
 # Refusals of this time before the last heartbeat are replayed too: the journal is copied apart from the database.
 _JOURNAL_MARGIN_MS = 60_000
 
+_NO_LEASE = "no lease is set up (lease.store), so nothing would keep the other machine from sending"
+
 Report = Callable[[str], None]
 
 
 class Promotion(NamedTuple):
     """The result of a promotion."""
 
-    epoch: int
+    epoch: int | None  # None without a lease
     heartbeat_ms: int | None  # the last time of the former machine that has arrived, by its clock
     held: Held
 
 
-def promote(directory: Path, report: Report) -> Promotion:
-    """Promote the machine with this data directory. Raises StandbyFailed; it can then be repeated."""
+def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
+    """Promote the machine with this data directory. Raises StandbyFailed; it can then be repeated.
+
+    `is_other_off` is the word of the person that the other machine is off, which is needed if there is no lease.
+    """
     source = place.load_source(directory)
     if source is None:
         raise StandbyFailed(f"{directory} follows no other machine: see campanero follow")
+    has_lease = bool(config.current().lease.store)
+    if has_lease and is_other_off:
+        raise StandbyFailed("a lease is set up, which stops the other machine: leave out --old-machine-is-off")
+    if not has_lease and not is_other_off:
+        raise StandbyFailed(
+            f"{_NO_LEASE}. If you have made sure that it is off and will not start again: --old-machine-is-off"
+        )
     _require_usable_copy(directory)
-    _take_lease(directory, source, report)
+    if has_lease:
+        _take_lease(directory, source, report)
     _wait_for_rest(directory, report)
+    if not has_lease:
+        _require_silence(directory, report)
     _end_following(directory)
     with data_dir.lock(directory):
         return _install(directory, place.load_source(directory) or source, report)
@@ -130,7 +148,7 @@ def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], repo
     """
     settings = config.current()
     if not settings.lease.store:
-        raise StandbyFailed("no lease is set up (lease.store), so nothing would keep the other machine from sending")
+        raise StandbyFailed(_NO_LEASE)
     try:
         store = stores.open_store(settings.lease.store, settings.copies)
         try:
@@ -185,10 +203,27 @@ def _wait_for_rest(directory: Path, report: Report) -> None:
     end = time.monotonic() + _MAX_ARRIVAL_SECONDS
     last, since = -1, time.monotonic()
     while time.monotonic() < min(end, since + _QUIET_SECONDS):
-        database = place.find_database(directory)
-        number = place.read_transaction(database) if database is not None else 0
+        number = _read_transaction(directory)
         if number != last:
             last, since = number, time.monotonic()
+        time.sleep(0.1)
+
+
+def _read_transaction(directory: Path) -> int:
+    """Return the number of the last transaction of the other machine that has arrived."""
+    database = place.find_database(directory)
+    return place.read_transaction(database) if database is not None else 0
+
+
+def _require_silence(directory: Path, report: Report) -> None:
+    """Raise StandbyFailed if a change of the other machine arrives, which then is not off."""
+    if data_dir.find_service_pid(directory) is None:
+        return
+    report(f"watching for {_OFF_SECONDS:.0f} s whether the other machine still writes")
+    number, end = _read_transaction(directory), time.monotonic() + _OFF_SECONDS
+    while time.monotonic() < end:
+        if _read_transaction(directory) > number:
+            raise StandbyFailed("the other machine is not off: a change of it has just arrived. Switch it off first")
         time.sleep(0.1)
 
 
@@ -230,7 +265,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
         since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
         lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
         replay.replay_journal(line for line in lines if isinstance(line, JournalLine))
-        epoch = records.load_node(directory).epoch
+        epoch = records.load_node(directory).epoch if config.current().lease.store else None
         transactions.write(holding.record_promotion, epoch, held)
         sql.truncate_wal()
     finally:
@@ -247,8 +282,15 @@ def describe(promotion: Promotion) -> list[str]:
     """Return the lines of a report for the person who promoted this machine."""
     held = promotion.held
     moment = clock.iso(promotion.heartbeat_ms) if promotion.heartbeat_ms is not None else "an unknown time"
-    lines = [f"Promoted, epoch {promotion.epoch}. The data is that of {moment} by the clock of the former machine."]
-    if not held.is_exact:
+    epoch = "without a lease" if promotion.epoch is None else f"epoch {promotion.epoch}"
+    lines = [f"Promoted, {epoch}. The data is that of {moment} by the clock of the former machine."]
+    if promotion.epoch is None:
+        lines += [
+            "Nothing keeps the former machine from sending if it starts again: disable its service before.",
+            "Attachments, unfinished imports and the last opt-outs were not copied: see the guide.",
+            "Nothing says what may have left since, so all due messages are held.",
+        ]
+    elif not held.is_exact:
         lines.append("It is too old to tell what may have left since, so all due messages are held.")
     lines.append(f"Messages that may have left since, held until you decide: {held.message_count}.")
     for campaign in held.messages:

@@ -40,6 +40,7 @@ _OPTIONS = """
 O backup --with-key -- a move to another machine is one file
 O backup --to -- an encrypted copy in another place
 O follow --litestream -- where Litestream is not in the path
+O promote --old-machine-is-off -- without a lease a person answers for it
 O promote --lease-only -- back to a machine that has the current data
 O restore --at -- a copy by its time
 O restore --identity -- the recovery key, or an identity file of age
