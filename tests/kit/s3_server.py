@@ -57,7 +57,8 @@ class Fault:
 class S3Server:
     """A thread that serves a bucket; use it as a context manager. Several of a process have buckets of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._host = host
         self.bucket, self.faults = f"copies-of-ours-{next(_numbers)}", list[Fault]()
         self.access_key_id, self.secret_access_key = ACCESS_KEY_ID, SECRET_ACCESS_KEY
         self.checks_clock = False
@@ -68,8 +69,8 @@ class S3Server:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._backend.create_bucket(self.bucket, REGION)
         self._moto = create_backend_app("s3")
-        self._server = make_server("127.0.0.1", 0, self._handle, threaded=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._server = make_server(self._host, 0, self._handle, threaded=True)
+        self.url = f"http://{self._host}:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
         return self
