@@ -35,6 +35,12 @@
   };
   email.holds = (part, node) => part.start.compareDocumentPosition(node) & 4 && part.end.compareDocumentPosition(node) & 2;
 
+  // The first section of its family cannot go up, and the last not down.
+  email.limitMoves = (tools, section) => {
+    const all = section ? email.family(section.inside, section.column) : [];
+    for (const [name, end] of [["up", 0], ["down", -1]]) tools.querySelector(`[data-act=${name}]`).disabled = all.at(end) === section;
+  };
+
   // Dark as it was designed: what asks for a scheme is told which. Forced: as programs do that turn colours around.
   const applyScheme = () => {
     const dark = view === "dark";

@@ -7,7 +7,7 @@
   let chosen, over, handled;
   const findSection = (id) => email.sections.find((section) => section.id === id);
 
-  // What lies over the email has a tree of its own, so that no style of the email reaches it.
+  // What lies over the email has its own tree: no style reaches it.
   const host = html.appendChild(document.createElement("div")), shade = host.attachShadow({ mode: "closed" });
   shade.append(document.querySelector("head > template").content);
   const part = (name) => shade.querySelector(`.${name}`);
@@ -60,6 +60,7 @@
     handled = email.held || email.locked ? null : chosen || over;
     put("over", section && box(section));
     put("hold", handled && box(handled));
+    email.limitMoves(shade, handled);
     const rect = section && box(section), held = handled && box(handled);
     part("tag").textContent = section?.label;
     part("over").className = `over${adds ? "" : " still"}${section && written(section) ? " written" : ""}`;
@@ -99,7 +100,7 @@
     if (section !== over && event.pointerType === "mouse") over = section, paint();
   });
   on("pointerleave", () => { over = null; paint(); }, html);
-  // A text is entered by a click, with a finger by the second one, and once it is chosen by the first letter. Where the
+  // A text is entered by a click, with a finger by the second one, if chosen by a letter. Where the
   // page has not told yet what the text is, it is asked, and what is typed until it answers is put in then.
   email.texts = {};
   let entered;

@@ -45,7 +45,7 @@ FORMS = {
         /lists/*/people/remove /lists/acts /segments /segments/* /segments/*/copy /segments/acts /segments/restore
         /templates /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
         /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/save
-        /templates/*/sections
+        /templates/*/basics /templates/*/sections
         /templates/*/sections/* /templates/*/sections/*/audience /templates/*/sections/*/duplicate
         /templates/*/sections/*/items /templates/*/sections/*/move /templates/*/sections/*/remove /templates/*/test
         /templates/*/theme /templates/*/translations /templates/*/translations/*

@@ -153,6 +153,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
         "top": document.find_top_key(page, entry.key) if entry else "",
         "groups": editor_panels.build_groups(entry, theme) if entry else [],
         "columns": editor_panels.sections_by_column(entry, page) if entry else [],
+        "template_choice": _template_choice_url(home),
         "listing": editor_panels, "palette": editor_panels.list_palette(),
         "emails": editor_panels.build_detail_fields(row), "complete": complete, "mode": message,
         "themed": editor_panels.build_theme_fields(row.design, theme),
@@ -225,6 +226,13 @@ def back_url(home: store.TemplateOwner) -> str:
     if home.kind == "campaign":
         return f"/campaigns/{home.id}"
     return f"/flows/{home.id}?step={home.step}" if home.kind == "flow" else "/templates"
+
+
+def _template_choice_url(home: store.TemplateOwner) -> str:
+    """Return the URL where a template is selected for an email; empty for a template, and for a variant of a test."""
+    if home.variant is not None or home.kind == "template":
+        return ""
+    return f"/flows/{home.id}/steps/{home.step}/template" if home.kind == "flow" else f"/campaigns/{home.id}/template"
 
 
 async def render_blocks(

@@ -25,7 +25,7 @@ pages = Pages("ui_editor_acts", url_prefix="/templates")
 
 _THEME_RESET = gettext_stored("Theme reset to the brand", HISTORY)
 _NUMBERS = tuple(str(number) for number in range(100))
-_ALL_BLOCKS = ("state", "steps", "list", "inspector")
+_ALL_BLOCKS = ("state", "steps", "list", "starts", "inspector")
 
 
 @pages.post("/<template_id:int>/sections", name="add")
@@ -40,6 +40,13 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
         template_edits.add_section(form["kind"], _read_spot(form), visit.account.locale),
         "added",
     )
+
+
+@pages.post("/<template_id:int>/basics", name="basics")
+@signed_in("templates:write")
+async def add_basics(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Add a header, a text, a button and a footer to an email without sections."""
+    return await _arrange(request, visit, template_id, template_edits.add_basics(visit.account.locale), "added")
 
 
 @pages.post("/<template_id:int>/sections/<key:str>/move", name="move")

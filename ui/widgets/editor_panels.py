@@ -207,6 +207,8 @@ FONTS = ("Arial", "Helvetica", "Verdana", "Tahoma", "Trebuchet MS", "Georgia", "
 _STYLE_FIELDS = ("inner_padding", "padding", "stack_on_phone", "play_badge", "columns", "preset", "width", "height")
 # Texts without merge tags; the common properties have none, either.
 _PLAIN_FIELDS = ("inner_padding", "expires_at", "padding")
+# The padding of a button without one of its own, above and below, then left and right (`button.mjml`).
+_INNER_PADDING = "14 28"
 _VISIBILITY_FIELDS = ("hide_on", "show_if", "name")
 _OPTION_LABELS = {
     "none": gettext_noop("None"), "phone": gettext_noop("Phones"), "desktop": gettext_noop("Desktop"),
@@ -432,6 +434,9 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
         field.hint = field.hint or (f"{theme.radius}" if prop.name == "border_radius" else gettext("Auto"))
     elif prop.kind in ("url", "image"):
         field.hint = "https://"
+    elif prop.name == "inner_padding":
+        field.hint, field.unit = _INNER_PADDING, "px"
+        field.help = gettext("Above and below, then left and right.")
     elif prop.kind == "choice":
         field.options = [(option, _name_option(prop.name, option)) for option in prop.options]
         if prop.default is None:

@@ -33,6 +33,7 @@ _ENTRY_ADDED = gettext_stored("%(section)s: entry added (%(list)s)", HISTORY)
 _ENTRY_REMOVED = gettext_stored("%(section)s: entry removed (%(list)s)", HISTORY)
 _ORDER_CHANGED = gettext_stored("%(section)s: order changed (%(list)s)", HISTORY)
 _ADDED = gettext_stored("%(section)s added", HISTORY)
+_BASICS_ADDED = gettext_stored("Header, text, button and footer added", HISTORY)
 _MOVED = gettext_stored("%(section)s moved", HISTORY)
 _MOVED_UP = gettext_stored("%(section)s moved up", HISTORY)
 _MOVED_DOWN = gettext_stored("%(section)s moved down", HISTORY)
@@ -70,6 +71,28 @@ def add_section(kind: str, target: SectionTarget, locale: str) -> SectionEdit:
             raw = _set_ids({"type": kind, "props": build_initial_props(section_kind)})
         _insert(design, entries, raw, section_kind, target, lenient=True)
         return _ADDED % {"section": section_kind.label}, str(raw["id"])
+
+    return make
+
+
+# The sections of an email to start from: a footer is required, and the others are what most emails have.
+_BASIC_KINDS = ("header", "text", "button", "footer")
+
+
+def add_basics(locale: str) -> SectionEdit:
+    """Return an edit that adds a header, a text, a button and a footer to an empty email, and selects the text.
+
+    Their texts are in the language of `locale`, the account's locale. The edit raises Invalid if the email has a
+    section already.
+    """
+
+    def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
+        if entries:
+            raise Invalid({"base": [gettext("this email has sections already")]})
+        with use_language(language_of_locale(locale)):
+            rows = [_set_ids({"type": kind, "props": build_initial_props(BY_NAME[kind])}) for kind in _BASIC_KINDS]
+        design["sections"] += rows
+        return _BASICS_ADDED, str(rows[_BASIC_KINDS.index("text")]["id"])
 
     return make
 
