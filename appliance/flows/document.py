@@ -512,38 +512,6 @@ def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
     return jumps.renumber(copy(step), ids)
 
 
-def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
-    """Return the smallest number of seconds that a contact can have waited when it reaches a step."""
-    wait_seconds = sum(
-        predecessor.get("duration", 0)
-        for predecessor in list_predecessors(steps, step_id)
-        if predecessor["type"] == "wait"
-    )
-    # A split that does not contain the step counts with its shortest branch.
-    branch_seconds = sum(
-        _get_shortest_branch_seconds(predecessor)
-        for predecessor in list_predecessors(steps, step_id)
-        if _is_passed(steps, predecessor, step_id)
-    )
-    return int(wait_seconds + branch_seconds)
-
-
-def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:
-    return bool(list_branches(step)) and find_step(list_descendants(step), step_id) is None
-
-
-def _get_shortest_branch_seconds(step: Step) -> int:
-    """Return the seconds of waits in the shortest branch of a step, or 0 for a step without branches."""
-    branch_seconds = [
-        sum(
-            child.get("duration", 0) if child["type"] == "wait" else _get_shortest_branch_seconds(child)
-            for child in branch.steps
-        )
-        for branch in list_branches(step)
-    ]
-    return min(branch_seconds, default=0)
-
-
 # Usual names of events that clients submit (docs/decisions.md#13); an event with any other name can start a flow too.
 _CLIENT_EVENTS = (
     "product_view", "checkout", "cart_add", "cart_remove", "cart_abandoned", "browse_abandoned", "order_paid",

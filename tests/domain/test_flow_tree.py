@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from appliance.flows import document
 from appliance.flows.document import Position, walk
+from appliance.flows.wait_times import find_wait_before
 
 Steps = list[dict[str, Any]]
 
@@ -108,20 +109,20 @@ def test_parse_position() -> None:
     ] == [None] * 6
 
 
-def test_min_seconds_before_a_step() -> None:
-    """The waits before a step add up; of passed branches the shorter one counts."""
+def test_the_wait_before_a_step() -> None:
+    """Waits add up, and a wait for an event takes up to its limit; branches that leave the flow do not count."""
 
     def wait(number: int, seconds: int) -> dict[str, Any]:
         return {"id": number, "type": "wait", "duration": seconds}
 
     split = {"id": 2, "type": "split", "yes": [wait(3, 100), wait(4, 5)], "no": [wait(5, 7)]}
-    steps = [wait(1, 10), split, wait(6, 1_000), wait(7, 1)]
-    assert [document.min_seconds_before(steps, number) for number in (1, 2, 3, 4, 5, 6, 7)] == [
-        0,
-        10,
-        10,
-        110,
-        10,
-        17,
-        1_017,
-    ]
+    leaving = {"id": 8, "type": "split", "yes": [wait(9, 50_000), {"id": 10, "type": "exit"}], "no": []}
+    event: dict[str, Any] = {"id": 11, "type": "wait_until", "until": "event", "timeout": 600}
+    event |= {"yes": [wait(12, 1)], "no": [wait(13, 2)]}
+    steps = [wait(1, 10), split, wait(6, 1_000), wait(7, 1), leaving, event, wait(14, 1)]
+    assert [find_wait_before(steps, number) for number in range(1, 15)] == [
+        (0, 0), (10, 10), (10, 10), (110, 110), (10, 10), (17, 115), (1_017, 1_115), (1_018, 1_116), (1_018, 1_116),
+        (51_018, 51_116), (1_018, 1_116), (1_018, 1_716), (1_618, 1_716), (1_019, 1_718),
+    ]  # fmt: skip
+    del event["yes"], event["no"]
+    assert find_wait_before(steps, 14) == (1_018, 1_716)

@@ -14,7 +14,17 @@ from appliance.core import clock, errors, validation
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, ngettext
 from appliance.events import log
-from appliance.flows import branches, document, drafts, simulation, simulation_bulk, simulation_events, store, versions
+from appliance.flows import (
+    branches,
+    document,
+    drafts,
+    simulation,
+    simulation_bulk,
+    simulation_events,
+    store,
+    versions,
+    wait_times,
+)
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, StepCount, run_in_turn
 from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, SimulationInput
@@ -138,7 +148,7 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
             step["id"] for step in steps if step["type"] == ("sms" if event.startswith("sms_") else "email")
         ]
         return {"event": event, "after": _HOUR_SECONDS, **({"step": message_step_ids[-1]} if message_step_ids else {})}
-    waited_seconds = document.min_seconds_before(draft.steps, step_id)
+    waited_seconds = wait_times.find_wait_before(draft.steps, step_id).shortest
     timeout = (document.find_step(draft.steps, step_id) or {}).get("timeout")
     if timeout:
         # A wait for an hour of the day takes up to a day, or up to a week if only some weekdays count.

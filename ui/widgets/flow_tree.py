@@ -8,7 +8,7 @@ from appliance.content.designs.merge import make_readable
 from appliance.core import i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.events import log
-from appliance.flows import branches, document, drafts, report, triggers
+from appliance.flows import branches, document, drafts, report, triggers, wait_times
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.report import FlowReport, RunCount, StepFigures
 from appliance.flows.request_template import describe_reason
@@ -23,7 +23,7 @@ from ui.forms.flow_forms import TRIGGER_LABELS
 TONES = {
     "mail": "info", "message-square": "info", "clock": "warn", "split": "hold", "zap": "good", "list": "good",
     "tag": "good", "pencil": "", "ban": "warn", "log-out": "", "refresh-cw": "hold", "bell-ring": "info",
-    "webhook": "info",
+    "webhook": "info", "list-filter": "hold",
 }  # fmt: skip
 _DAY_SECONDS = 86_400
 
@@ -219,16 +219,25 @@ def _rate_label(figures: StepFigures | None) -> str:
 
 
 def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
-    """Return the shortest time from entering the flow to a step, such as `day 3`.
+    """Return the time from entering the flow to a step, such as `day 3`, or `after 4 hours to 10 hours`.
 
     The text is empty if there is no wait before the step.
     """
-    seconds = document.min_seconds_before(list(steps), number)
-    if not seconds:
+    shortest, longest = wait_times.find_wait_before(list(steps), number)
+    if not longest:
         return ""
-    if seconds >= _DAY_SECONDS:
-        return gettext("day %(day)s", day=seconds // _DAY_SECONDS)
-    return gettext("after %(duration)s", duration=format_duration(seconds))
+    first_day, last_day = shortest // _DAY_SECONDS, longest // _DAY_SECONDS
+    if first_day and first_day == last_day:
+        return gettext("day %(day)s", day=first_day)
+    if first_day:
+        return gettext("day %(first)s to %(last)s", first=first_day, last=last_day)
+    if not shortest:
+        return gettext("after at most %(duration)s", duration=format_duration(longest))
+    if shortest == longest:
+        return gettext("after %(duration)s", duration=format_duration(longest))
+    return gettext(
+        "after %(shortest)s to %(longest)s", shortest=format_duration(shortest), longest=format_duration(longest)
+    )
 
 
 def _continuing_share(figures: StepFigures | None, entered: int) -> float:
