@@ -20,10 +20,14 @@ _ITEM_PATH = re.compile(rf"{LISTED_KEY}\[(\d+)\](?:\.(\w+))?")
 
 
 class RowInput(NamedTuple):
-    """An input of a row; its label is a marked text with the number of the branch."""
+    """An input of a row; its label is a marked text with the number of the branch.
+
+    `head` is the marked title of its column, where a row has several inputs.
+    """
 
     name: str
     label: str
+    head: str = ""
     is_optional: bool = False
     mode: str = ""
     max_characters: int = 0
@@ -79,10 +83,13 @@ BRANCH_FIELDS = {
     "branch_shares": RowFields(
         (
             RowInput(
-                "name", gettext_noop("Name of branch %(number)s"), is_optional=True,
+                "name", gettext_noop("Name of branch %(number)s"), gettext_noop("Name"), is_optional=True,
                 max_characters=random_split.MAX_NAME_CHARACTERS,
             ),
-            RowInput("share", gettext_noop("Share of branch %(number)s in percent"), mode="numeric", max_characters=3),
+            RowInput(
+                "share", gettext_noop("Share of branch %(number)s in percent"), gettext_noop("Share %"), mode="numeric",
+                max_characters=3,
+            ),
         ),
         "share", MAX_VARIANTS, _format_share, _parse_share,
     ),

@@ -161,6 +161,8 @@ class FilterRows:
         self.seed = 0
         # In a flow, the name of the event that triggers it; rules can use its data.
         self.event = ""
+        # Whether the rules are about an event that a step waits for, not about who is selected.
+        self.awaits_event = False
 
     @classmethod
     def from_filters(cls, raw: Any, prefix: str = PREFIX) -> "FilterRows":
@@ -184,6 +186,7 @@ class FilterRows:
             next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("count_key", "seed", "event")
         )  # fmt: skip
         filter_rows.count_key = count_key if _KEY.fullmatch(count_key) else filter_rows.count_key
+        filter_rows.awaits_event = posted.get(f"{prefix}.awaits_event") == ["yes"]
         filter_rows.seed = int(seed) if seed.isdecimal() and len(seed) < 9 else 0
         return filter_rows
 

@@ -28,9 +28,9 @@ from ui.widgets import filter_builder
 
 # The units of durations, by their seconds, with marked labels.
 UNITS = (
-    ("86400", gettext_noop("days")),
-    ("3600", gettext_noop("hours")),
     ("60", gettext_noop("minutes")),
+    ("3600", gettext_noop("hours")),
+    ("86400", gettext_noop("days")),
     ("604800", gettext_noop("weeks")),
     ("1", gettext_noop("seconds")),
 )

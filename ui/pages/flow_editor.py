@@ -29,7 +29,7 @@ from appliance.flows import (
 )
 from appliance.flows.drafts import FlowDraft
 from appliance.flows.lifecycle import Blocker
-from appliance.flows.steps import BY_TYPE, KINDS
+from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import StepKind
 from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview, senders
@@ -87,7 +87,8 @@ def load_page(
         "start_lacks": [blocker for step_id,
             blocker in blocked if step_id is None and blocker.field.startswith("trigger")],
         "approval": approvals.load_approval(visit, flow, [blocker.code for _, blocker in blocked]),
-        "inside": sum(drafts.count_inside(flow_id).values()), "kinds": KINDS, "wants_start": False, "form_errors": {},
+        "inside": sum(drafts.count_inside(flow_id).values()), "kind_groups": step_choices.list_menu_groups(),
+        "wants_start": False, "form_errors": {},
         "saved": shows is not None, "has_errors": _has_problems(form),
         "has_requests": bool(flow_tree.list_request_steps(draft)),
         "may_edit": visit.can("flows:write") and flow.status != "archived",
@@ -218,6 +219,7 @@ def _load_rules(visit: Visit, draft: FlowDraft, step: Any, kind: StepKind | None
     filters = draft.trigger.data.get("where") if kind is None else step.get("filters") if step else []
     rows = form.rows or (FilterRows.from_filters(filters) if filters else FilterRows.blank())
     rows.event = (form["event_name"] if has_event else "") or draft.trigger.event or ""
+    rows.awaits_event = has_event
     return {"filter_view": filter_builder.build_view(visit.account_id, rows, BRANCH)}
 
 

@@ -421,8 +421,9 @@ def _build_view(account_id: int, rows: FilterRows, place: str, counted: bool) ->
     except Invalid as error:
         rows.add_errors(error)
         return FilterView(rows, place)
-    sentence = explain.describe_filters(account_id, nodes, current)
-    if not counted:
+    is_any = rows.awaits_event and not nodes
+    sentence = gettext("Any such event") if is_any else explain.describe_filters(account_id, nodes, current)
+    if not counted or rows.awaits_event:
         return FilterView(rows, place, sentence)
     if _depends_on_event(nodes):
         return FilterView(

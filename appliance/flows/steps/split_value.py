@@ -44,7 +44,7 @@ class SplitValue(StepKind):
 
     type = "split_value"
     label = gettext_noop("Split by value")
-    icon = "split"
+    icon = "list-filter"
     keys = frozenset({"field"})
     branch_keys = (LISTED_KEY, ELSE)
     fields = (
