@@ -18,6 +18,7 @@ from appliance.flows.replay_result import (
     ReplayWarning,
 )
 from appliance.flows.simulation_timeline import describe_skip
+from appliance.flows.steps import BY_TYPE
 from ui import formats
 from ui.forms import flow_forms
 from ui.widgets import flow_tree
@@ -43,6 +44,26 @@ class PersonWords(NamedTuple):
     name: str
     draft: list[tuple[int, str, str]]
     live: list[tuple[int, str, str]]
+
+
+class BranchRow(NamedTuple):
+    """A branch of a step: its label, and how often contacts took it in both versions; None where it does not exist."""
+
+    label: str
+    draft: int | None
+    live: int | None
+
+
+def list_branches(step: ReplayStep) -> list[BranchRow]:
+    """Return the branches of a step of a result, in their order; empty for a step without branches."""
+    labels = BY_TYPE[step.type].list_branches(step.props)
+    return [
+        BranchRow(
+            label, None if step.draft is None else step.draft.outcomes.get(key, 0),
+            None if step.live is None else step.live.outcomes.get(key, 0),
+        )
+        for key, label in labels.items()
+    ]  # fmt: skip
 
 
 def describe_headline(result: ReplayResult, days: int) -> str:
@@ -265,6 +286,7 @@ def summarize(account_id: int, result: ReplayResult, days: int) -> dict[str, Any
     ]
     return {
         "headline": describe_headline(result, days), "orders": orders, "rows": list_rows(result), "titles": titles,
+        "branches": {step.step_id: list_branches(step) for step in result.steps},
         "people": list_people(account_id, result, titles), "warnings": list(list_warnings(result)),
         "reasons": list_reasons(result.draft), "compares": result.is_changed and result.live is not None,
     }  # fmt: skip
