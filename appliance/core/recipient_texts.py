@@ -155,7 +155,11 @@ _TEXTS = {
     "form_many_heading": pgettext_noop("recipient", "Please try again in a minute"),
     "form_many_lead": pgettext_noop("recipient", "There were too many attempts just now."),
     "form_mailed_heading": pgettext_noop("recipient", "Almost done"),
-    "form_mailed_lead": pgettext_noop("recipient", "We’ve sent you an email. Click the button in it to confirm."),
+    "form_mailed_lead": pgettext_noop(
+        "recipient",
+        "We’ve sent an email to <b>{address}</b>. Click “{button}” in it. Not there after a few minutes? Look in your "
+        "spam folder.",
+    ),
     "form_done_heading": pgettext_noop("recipient", "Thank you"),
     "form_done_lead": pgettext_noop(
         "recipient",
@@ -171,13 +175,15 @@ _TEXTS = {
     "later_lead": pgettext_noop("recipient", "We could not save your choice just now. Nothing was changed."),
     # System emails.
     "mail_confirm_subject": pgettext_noop("recipient", "Please confirm: email from {{ brand.company_name }}"),
+    "mail_confirm_subject_lists": pgettext_noop("recipient", "Please confirm: {{ data.lists }}"),
     "mail_confirm_heading": pgettext_noop("recipient", "Please confirm your address"),
     "mail_confirm_text": pgettext_noop(
         "recipient",
         "You (or someone using this address) asked to receive emails from {{ brand.company_name }}.",
     ),
     "mail_confirm_lists": pgettext_noop("recipient", "You will be subscribed to: {{ data.lists }}."),
-    "mail_confirm_button": pgettext_noop("recipient", "Confirm"),
+    # The same words as on the page that the button opens
+    "mail_confirm_button": pgettext_noop("recipient", "Yes, subscribe me"),
     "mail_confirm_note": pgettext_noop(
         "recipient",
         "If it was not you, ignore this email, and nothing will happen. The link works for seven days.",

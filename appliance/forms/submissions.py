@@ -236,6 +236,8 @@ def _update_contact(
 # The lifetime of a confirmation link and of the submitted data, and the lifetime of the row of the confirmation.
 LINK_LIFETIME_MS, RETENTION_MS = 7 * clock.DAY_MS, 30 * clock.DAY_MS
 MAX_MAILS_PER_CLIENT = 3
+# Longer names of lists are only in the text of the confirmation email, not in its subject.
+_MAX_SUBJECT_LISTS = 80
 # Many addresses may lead to one mailbox (`addresses.find_mailbox`), and many clients may submit them.
 MAX_MAILS_PER_MAILBOX = 5
 # Addresses that are suppressed for these reasons get no confirmation email, and a confirmation does not lift them.
@@ -433,13 +435,16 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
     if sign_up.lists and not names:
         names = [sign_up.form.title or sign_up.form.name]
     text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if names else "")
+    lists_text = ", ".join(names)
+    has_short_lists = 0 < len(lists_text) <= _MAX_SUBJECT_LISTS
+    subject = texts["mail_confirm_subject_lists" if has_short_lists else "mail_confirm_subject"]
     letter = SystemEmail(
-        texts["mail_confirm_subject"], texts["mail_confirm_heading"], text, texts["mail_confirm_button"],
+        subject, texts["mail_confirm_heading"], text, texts["mail_confirm_button"],
         links.build_confirmation_url(base_url_of(sign_up.account), confirmation_id), texts["mail_confirm_note"],
         language.replace("_", "-"),
     )  # fmt: skip
     contact_id = sign_up.channel.contact_id if sign_up.channel else None
-    data = {"lists": ", ".join(names)}
+    data = {"lists": lists_text}
     return system_emails.queue_system_email(sign_up.account, sign_up.submission.address, contact_id, letter, data)
 
 

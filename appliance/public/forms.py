@@ -10,7 +10,7 @@ from sanic import HTTPResponse, Request
 from appliance.api import http
 from appliance.api.http import ApiError
 from appliance.content import brand as brands
-from appliance.core import clock, crypto
+from appliance.core import addresses, clock, crypto
 from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
 from appliance.forms import fields, store, submissions
 from appliance.forms.fields import Field, list_fields
@@ -79,12 +79,15 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
     redirect_url = store.get_redirect_url(form)
     if redirect_url:
         return HTTPResponse("", 303, {**pages.PAGE_HEADERS, "Location": redirect_url})
+    # A phone number without an email address is not confirmed by email.
+    is_mailed = form.double_opt_in and submission.address.kind == "email"
     return pages.render_page(
         "thanks.html",
         await fetch_public(brands.get_page_style, form.account_id, submission.language),
         form=form,
-        phrase="form_mailed" if form.double_opt_in else "form_done",
-        is_mailed=form.double_opt_in,
+        phrase="form_mailed" if is_mailed else "form_done",
+        is_mailed=is_mailed,
+        address=addresses.mask_address(submission.address.value),
     )
 
 

@@ -14,7 +14,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import accounts, audit
 from appliance.audience.segments import suggestions
 from appliance.content import brand as brands
-from appliance.core import errors, i18n, validation
+from appliance.core import errors, i18n, recipient_texts, validation
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.forms import fields, store
 from appliance.forms.fields import CHOICE_TYPES, CONTACT_FIELDS, MAX_FIELDS, Field, list_fields
@@ -35,6 +35,8 @@ _LISTS, _TOPICS = gettext_noop("Lists"), gettext_noop("Topics")
 _TEXT_FIELDS = (
     "language", "title", "intro", "button_text", "thanks_title", "thanks_text", "consent_text", "redirect_url",
 )  # fmt: skip
+# The consent text of a new form
+_CONSENT_TEXT = gettext_noop("Send me news and offers by email. I can unsubscribe at any time.")
 # The previews that pages show now, oldest first, by token. A preview that is lost is rendered again at the next change.
 _MAX_PREVIEWS, _MAX_PREVIEW_TRIES = 100, 3
 _previews: OrderedDict[str, "_Preview"] = OrderedDict()
@@ -66,7 +68,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """Show the settings of a new sign-up form, with email, first name and double opt-in."""
-    form = Form({"double_opt_in": "yes"})
+    with i18n.use_language(recipient_texts.language_of_locale(visit.account.locale)):
+        consent_text = gettext(_CONSENT_TEXT)
+    form = Form({"double_opt_in": "yes", "consent_text": consent_text})
     set_fields(form, [Field("email", None, None, True), Field("first_name", None, None, False)])
     return await _render_form(request, visit, form, None, 200)
 
@@ -79,7 +83,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     form = Form.from_request(request)
     if form["act"]:
         return await _render_form(request, visit, form, None, 200, apply_action(form))
-    form.require("name", gettext("Enter a name."))
+    _require_title(form)
     add_label_errors(form)
     try:
         if form.errors:
@@ -155,6 +159,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     row = await fetch(store.get, visit.account_id, form_id)
     if form["act"]:
         return await _render_form(request, visit, form, row, 200, apply_action(form))
+    form.values["name"] = form["name"] or form["title"]
     list_names = {
         str(contact_list.id): contact_list.name
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
@@ -162,7 +167,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     forms.merge_form(form, _FORM_PARTS, _build_form(row), {_LISTS: list_names, _TOPICS: list_names})
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
-    form.require("name", gettext("Enter a name."))
+    _require_title(form)
     add_label_errors(form)
     try:
         if form.errors:
@@ -252,6 +257,13 @@ async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     deleted = await commit(audit.run_and_record, visit.actor, "form_delete", store.delete, visit.account_id, form_id)
     view.flash(request, gettext("The form %(name)s was deleted. Contacts who signed up are kept.", name=deleted.name))
     return view.redirect(request, "/forms")
+
+
+def _require_title(form: Form) -> None:
+    """Give a form without a name its title as the name; add an error if it has neither."""
+    form.values["name"] = form["name"] or form["title"]
+    if not form["name"]:
+        form.add_error("title", gettext("Enter a title."))
 
 
 def _list_sender_problems(account_id: int) -> list[str]:
@@ -519,7 +531,7 @@ class SignupFormParts(forms.FormParts):
 
 
 _FORM_PARTS = SignupFormParts(
-    FormPart(gettext_noop("Name"), ("name",)),
+    FormPart(gettext_noop("Internal name"), ("name",)),
     FormPart(SignupFormParts.FIELDS, ("row",), True),
     FormPart(gettext_noop("Title"), ("title",)),
     FormPart(gettext_noop("Introduction"), ("intro",)),
