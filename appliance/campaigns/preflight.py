@@ -17,6 +17,7 @@ from appliance.campaigns import (
     audience,
     audience_snapshot,
     local_preflight,
+    resends,
     special_preflight,
     store,
     variant_preflight,
@@ -212,14 +213,18 @@ def _check_recent_campaign(case: PreflightInput) -> Iterator[Finding]:
 def _check_frequency_cap(case: PreflightInput) -> Iterator[Finding]:
     """Warn of another campaign to the same list or segment that started, or is scheduled, within 24 hours."""
     trigger = case.campaign.trigger
+    # The first send of a resend goes to the same list, which is its purpose.
+    resent = resends.find_resent_campaign(case.campaign)
     own_lists = {*(trigger.data.get("contact_list_ids") or ()), trigger.contact_list_id} - {None}
     now = clock.now_ms()
-    for name, list_id, segment_id, lists in rows(
-        "SELECT c.name, t.contact_list_id, t.segment_id, t.data ->> '$.contact_list_ids' FROM campaign c "
+    for campaign_id, name, list_id, segment_id, lists in rows(
+        "SELECT c.id, c.name, t.contact_list_id, t.segment_id, t.data ->> '$.contact_list_ids' FROM campaign c "
         "JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? AND c.id <> ? AND c.test = 0 "
         "AND c.deleted_at IS NULL AND (c.started_at >= ? OR (c.phase = 'scheduled' AND c.scheduled_at <= ?))",
         (case.campaign.account_id, case.campaign.id, now - clock.DAY_MS, now + clock.DAY_MS),
     ):
+        if resent is not None and resent.id == campaign_id:
+            continue
         other_lists = {
             list_id,
             *(int(list_text) for list_text in (lists or "").strip("[]").split(",") if list_text.strip()),

@@ -1,4 +1,4 @@
-"""Sending a campaign: now or at a set time, editing it before that, resending to non-openers, and approval.
+"""Sending a campaign: now or at a set time, editing it before that, and approval.
 
 A send fixes content, sender and audience in one transaction.
 """
@@ -7,8 +7,6 @@ from msgspec import UNSET
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
-from appliance.audience.segments import store as segments
-from appliance.audience.segments.store import SegmentCreate
 from appliance.campaigns import (
     audience,
     audience_snapshot,
@@ -20,13 +18,11 @@ from appliance.campaigns import (
     states,
     store,
     times,
-    variants,
 )
 from appliance.campaigns.findings import Finding, find_transport
 from appliance.campaigns.preflight import NOT_PREPARED, PreparedSend
 from appliance.campaigns.store import CampaignPatch, SendRequest
 from appliance.content.templates import revisions
-from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, Unavailable
@@ -34,8 +30,8 @@ from appliance.core.i18n import gettext, gettext_stored
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import shared_content
-from appliance.storage.database import connection, rows, scalar
-from appliance.storage.models import Campaign, Flow, Segment, Trigger
+from appliance.storage.database import connection, rows
+from appliance.storage.models import Campaign, Flow, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 _SENT = gettext_stored("Sent %(time)s", revisions.HISTORY)
@@ -304,86 +300,6 @@ def release_held_campaigns() -> int:
         "UPDATE campaign SET phase = 'sending', updated_at = ? WHERE phase = 'holding' AND hold_until <= ?", (now, now)
     )
     return int(db.changes())
-
-
-# The resend: a draft with the content of a sent campaign, for a new segment of recipients who did not open it.
-
-_MAX_NAME = 230
-_HAS_NON_OPENERS = (
-    "SELECT EXISTS (SELECT 1 FROM message WHERE campaign_id = ? AND status IN ('sent', 'delivered') "
-    "AND opened_at IS NULL AND contact_id NOT NULL AND test = 0)"
-)
-
-
-def check_resend(account_id: int, campaign_id: int) -> None:
-    """Raise Invalid, with the reason, if a campaign cannot be resent to the recipients who did not open it.
-
-    Raises NotFound.
-    """
-    campaign = store.get_row(account_id, campaign_id)
-    _require_resendable(campaign)
-    if not scalar(_HAS_NON_OPENERS, (campaign_id,)):
-        raise Invalid({"base": [gettext("every recipient of this campaign has opened it")]})
-
-
-def _require_resendable(campaign: Campaign) -> None:
-    if campaign.channel != "email" or campaign.started_at is None:
-        raise Invalid({"base": [gettext("this is not an email campaign that was sent")]})
-    if campaign.phase not in ("completed", "cancelled"):
-        raise Invalid({"base": [gettext("this campaign is still being sent: wait until it is done")]})
-    if not campaign.tracking:
-        raise Invalid({"base": [gettext("opens of this campaign were not tracked, so non-openers are unknown")]})
-
-
-def find_resent_campaign(campaign: Campaign, segment: Segment) -> Campaign | None:
-    """Return the campaign of the same account whose non-openers a segment selects, or None for any other segment."""
-    ids = [row["value"] for row in segment.filters
-           if row.get("name") == "campaign_opened" and row.get("predicate") == "not_eq"]  # fmt: skip
-    if len(ids) != 1:
-        return None
-    return Campaign.get_or_none(Campaign.account == campaign.account_id, Campaign.id == ids[0])
-
-
-def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Create a draft with a campaign's content, and a segment of the recipients who did not open the campaign.
-
-    The draft keeps the lists and exclusions, so contacts who have left the lists are not included. Raises NotFound, or
-    Invalid for a campaign that was not sent, is SMS or was not tracked. Call `check_resend` first, outside of the
-    transaction: it also checks that such recipients exist.
-    """
-    require_write_transaction()
-    original = store.get(account_id, campaign_id)
-    _require_resendable(original)
-    name = original.name[:_MAX_NAME]
-    segment = segments.create(
-        account_id,
-        SegmentCreate(
-            name=gettext("Did not open %(name)s", name=name),
-            filters=[
-                {"name": "campaign_sent", "predicate": "eq", "value": campaign_id},
-                {"name": "campaign_opened", "predicate": "not_eq", "value": campaign_id},
-            ],
-        ),
-    )
-    draft = store.duplicate(account_id, campaign_id, by)
-    _replace_test_by_winner(original, draft, by)
-    draft.name = gettext("%(name)s (resend)", name=name)
-    draft.trigger.segment_id, draft.trigger.updated_at = segment.id, clock.now_ms()
-    # The segment limits the audience to the recipients, so a list or segment that was deleted since is not missing.
-    draft.trigger.data.pop(segments.AUDIENCE_DELETED, None)
-    draft.trigger.save()
-    store.mark_changed(draft)
-    return store.get(account_id, draft.id)
-
-
-def _replace_test_by_winner(original: Campaign, draft: Campaign, by: Actor) -> None:
-    """Give a duplicate of a campaign with an A/B test no test, and the content of the winner, if there is one."""
-    variants.remove(draft.id)
-    setup: variants.Setup | None = original.setup
-    winner = setup.experiment.winner or 1 if setup is not None else 1
-    if setup is not None and winner > 1:
-        document = variants.get_variant(setup, winner).document
-        templates.write(draft.template, document, by.user_id, begins=True)
 
 
 # Approval of a campaign before its send: requested, approved or rejected (docs/decisions.md#6).

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from appliance.accounts.audit import Actor
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import audience, content, experiment, hold_reasons, send, store, variants
+from appliance.campaigns import audience, content, experiment, hold_reasons, preflight, resends, store, variants
 from appliance.campaigns.audience import LEFT_OUT, GroupQuery
 from appliance.campaigns.store import CampaignCreate
 from appliance.campaigns.variants import ExperimentWrite, VariantWrite
 from appliance.content.templates import store as templates
 from appliance.content.templates import template_edits, validation
+from appliance.core import clock
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.validation import read
 from appliance.storage import transactions
@@ -152,25 +153,29 @@ def test_resend_to_non_openers(home: Home) -> None:
     contact_list = home.list_of(*ids)
     campaign = home.campaign(contact_list.id)
     with pytest.raises(Invalid):
-        transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
+        transactions.write(resends.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
     home.send(campaign)
     with pytest.raises(Invalid):
-        send.check_resend(home.account_id, campaign.id)  # it is still being sent
+        resends.check_resend(home.account_id, campaign.id)  # it is still being sent
     transactions.write(run, "UPDATE campaign SET phase = 'completed' WHERE id = ?", (campaign.id,))
     transactions.write(_mark_opened, campaign.id, ids)
     with pytest.raises(Invalid, match="every recipient"):
-        send.check_resend(home.account_id, campaign.id)
+        resends.check_resend(home.account_id, campaign.id)
     transactions.write(run, "UPDATE message SET opened_at = NULL WHERE campaign_id = ?", (campaign.id,))
     transactions.write(_mark_opened, campaign.id, ids[:2])
-    send.check_resend(home.account_id, campaign.id)
+    resends.check_resend(home.account_id, campaign.id)
     transactions.write(run, "UPDATE campaign SET tracking = 0 WHERE id = ?", (campaign.id,))
     with pytest.raises(Invalid, match="not tracked"):
-        send.check_resend(home.account_id, campaign.id)
+        resends.check_resend(home.account_id, campaign.id)
     transactions.write(run, "UPDATE campaign SET tracking = 1 WHERE id = ?", (campaign.id,))
-    resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
+    resend = transactions.write(resends.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
     assert list_group_ids(resend) == {ids[2], ids[3]}
     assert (resend.phase, resend.template.subject, resend.name) == ("draft", "Hello", "Spring (resend)")
     assert segments.get(home.account_id, resend.trigger.segment_id).name == "Did not open Spring"
+    # It is preset to the day after tomorrow, and does not warn of the campaign that it resends.
+    assert 1 <= (resend.scheduled_at - clock.now_ms()) // clock.DAY_MS <= 2
+    warnings = preflight.run_preflight(home.account_id, resend.id).warnings
+    assert "overlapping_campaign" not in [finding.code for finding in warnings]
 
 
 def test_a_resend_has_the_content_of_the_winner(home: Home) -> None:
@@ -182,7 +187,7 @@ def test_a_resend_has_the_content_of_the_winner(home: Home) -> None:
     campaign = home.send(draft)
     transactions.write(experiment.choose_winner, home.account_id, campaign.id, 2, Actor("key:1"))
     transactions.write(run, "UPDATE campaign SET phase = 'completed' WHERE id = ?", (campaign.id,))
-    resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
+    resend = transactions.write(resends.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
 
     assert (resend.setup, resend.template.subject, resend.template.body) == (None, "B", "<p>Hi</p>")
     assert variants.find(campaign.id) is not None

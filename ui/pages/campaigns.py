@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import audit
 from appliance.audience import lists
 from appliance.audience.segments import store as segments
-from appliance.campaigns import audience, content, results, send, states, store
+from appliance.campaigns import audience, content, resends, results, states, store
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import clock, errors, validation
@@ -221,8 +221,8 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Create a copy of a campaign as a draft, limited to a new segment of the recipients who did not open it."""
     try:
-        await fetch(send.check_resend, visit.account_id, campaign_id)
-        created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.actor)
+        await fetch(resends.check_resend, visit.account_id, campaign_id)
+        created = await commit(resends.create_resend_to_non_openers, visit.account_id, campaign_id, visit.actor)
     except errors.Invalid as error:
         reason = formats.uncapitalize(formats.sentence(error.fields["base"][0]))
         view.flash(request, gettext("Cannot be resent: %(reason)s", reason=reason))

@@ -7,7 +7,17 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.audience.contacts import store as contacts
-from appliance.campaigns import audience, content, hold_reasons, local_preflight, preflight, send, states, store
+from appliance.campaigns import (
+    audience,
+    content,
+    hold_reasons,
+    local_preflight,
+    preflight,
+    resends,
+    send,
+    states,
+    store,
+)
 from appliance.campaigns.preflight import PreparedSend
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
@@ -82,7 +92,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
             for segment in choices.segments if segment.id == campaign.trigger.segment_id
             for warning in filter_builder.list_warnings(account_id, segment.filters)
         ],
-        "resent": _find_resent_campaign(campaign, choices.segments),
+        "resent": resends.find_resent_campaign(campaign),
         "sums": facts, "excluded_count": audience.count_excluded(campaign),
         "skip_counts": [
             (reason, labels.reason_label(reason, campaign.channel), count)
@@ -105,12 +115,6 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
         "is_later": is_later, "speed": hold_reasons.forecast_duration(campaign, message_count, sender["email"]),
         **permissions(visit, campaign),
     }  # fmt: skip
-
-
-def _find_resent_campaign(campaign: Any, segments: list[Any]) -> Any:
-    """Return the campaign that is resent by this one to its non-openers, or None."""
-    segment = next((row for row in segments if row.id == campaign.trigger.segment_id), None)
-    return send.find_resent_campaign(campaign, segment) if segment is not None else None
 
 
 def permissions(visit: Visit, campaign: Any) -> dict[str, bool]:
