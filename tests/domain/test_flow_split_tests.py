@@ -10,6 +10,7 @@ from appliance.flows.split_tests import ChooseBranch
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run
 from appliance.storage.models import Flow, SplitTest
+from appliance.tracking import orders
 from tests.domain.flows_home import record_event
 from tests.domain.home import Home
 from tests.domain.test_flow_run import advance_until_idle, create_live_flow, start_runs, step_history
@@ -101,6 +102,13 @@ def test_clicks_count_for_the_run_of_their_message(home: Home) -> None:
     for run_id, clicked_at in ((runs[0], now + 5), (runs[1], None), (runs[2], now - 60_000)):
         transactions.write(insert, run_id, clicked_at)
     assert sum(each[1] for each in count(flow)[0]) == 1
+    # The list of flows counts the orders that followed a click, each once.
+    transactions.write(run, "UPDATE message SET contact_id = (SELECT r.contact_id FROM run r WHERE r.id = run_id)", ())
+    home.advance(60)
+    for contact_id in [row[0] for row in rows("SELECT contact_id FROM run WHERE flow_id = ?", (flow.id,))]:
+        order(home, contact_id, 40)
+    transactions.write(run, "UPDATE event SET generated = 0 WHERE amount NOT NULL", ())
+    assert orders.count_by_flow([flow.id, flow.id + 1]) == {flow.id: (2, 80.0)}
 
 
 def convert_some(home: Home, flow: Flow, rates: dict[str, float]) -> None:

@@ -13,6 +13,7 @@ from appliance.core import clock, validation
 from appliance.core.cache import CostAwareCache
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
+from appliance.tracking import orders
 from tests.domain.home import Home
 from tests.domain.test_outcomes import claim_next, finish
 
@@ -63,11 +64,20 @@ def test_conversions_follow_a_click_within_a_week(home: Home) -> None:
     )
     now = clock.now_ms()
     late = now + 8 * 86_400_000
-    orders = [(buyer_id, "order_placed", now) for buyer_id in (*ids, ids[0])]
-    for contact_id, event, at in [*orders, (ids[0], "seen", 1), (ids[1], "late", late)]:
+    placed = [(buyer_id, "order_placed", now) for buyer_id in (*ids, ids[0])]
+    for contact_id, event, at in [*placed, (ids[0], "seen", 1), (ids[1], "late", late)]:
         transactions.write(run, sql, (home.account_id, contact_id, event, at))
 
     assert results.list_conversions(store.get(home.account_id, number)) == [results.Conversion("order_placed", 2, 60.0)]
+    # Home counts the same orders of the account by the events of clicks, but not after a click of a machine.
+    clicks = (
+        "INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, "
+        "updated_at) SELECT account_id, contact_id, 'email_clicked', ?, 0, 1, 0, 0, clicked_at, 0 FROM message "
+        "WHERE clicked_at NOT NULL"
+    )
+    for verdict, total in (("machine", (0, 0.0)), ("human", (3, 60.0))):
+        transactions.write(run, clicks, (f'{{"verdict":"{verdict}"}}',))
+        assert orders.count_after_emails(home.account_id, 30) == total
 
 
 def test_last_action_names_the_user_or_the_service(home: Home) -> None:

@@ -13,6 +13,7 @@ from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgett
 from appliance.flows import drafts, lifecycle, report, starters, store
 from appliance.storage.models import Flow
 from appliance.storage.transactions import commit, fetch, render, render_for
+from appliance.tracking import orders
 from ui import formats, view
 from ui.forms import Form, parse_int
 from ui.guard import ignore_double_submit, signed_in
@@ -38,6 +39,7 @@ _COLUMNS = (
     Column(gettext_noop("In the flow"), is_numeric=True),
     Column(gettext_noop("Completed"), is_numeric=True),
     Column(gettext_noop("Sent"), is_numeric=True),
+    Column(gettext_noop("Orders"), is_numeric=True),
     Column(gettext_noop("Updated"), "updated"),
     Column(gettext_noop("Created"), "created", is_visible=False),
 )
@@ -67,7 +69,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         rows = list(table.results.rows)
         draft = {row.id: drafts.build_draft(row) for row in rows}
         starts = {row.id: flow_tree.describe_trigger(visit.account_id, draft[row.id].trigger) for row in rows}
-        return {"stats": report.load_stats(rows), "starts": starts}
+        sold = orders.count_by_flow([row.id for row in rows])
+        return {"stats": report.load_stats(rows), "starts": starts, "orders": sold}
 
     context = await fetch(read)
     offers = await fetch(_list_starters, visit) if not table.chips[0].number else []

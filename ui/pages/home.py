@@ -25,6 +25,7 @@ from appliance.core.cache import CostAwareCache
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.events import log
 from appliance.events.log import EventQuery
+from appliance.flows import report as flow_report
 from appliance.flows import store as flows
 from appliance.flows.store import FlowQuery
 from appliance.inbound import sms_conversations
@@ -35,6 +36,7 @@ from appliance.sending.domains.store import DomainQuery
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
 from appliance.storage.transactions import fetch, scan_for
+from appliance.tracking import orders
 from appliance.webhooks import subscriptions
 from appliance.webhooks.subscriptions import WebhookQuery
 from ui import formats, labels, view
@@ -50,6 +52,8 @@ _DONE_PHASES: tuple[Phase, ...] = ("completed", "cancelled")
 # The account that manages the installation.
 _FIRST_ACCOUNT = 1
 _MAX_ROWS = 5
+# The orders of so many days are counted.
+_ORDER_DAYS = 30
 _activity_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
 # The bounce and complaint rates above which mailbox providers begin to reject messages (docs/decisions.md#6).
 _MAX_BOUNCED, _MAX_COMPLAINED = states.MAX_BOUNCES, states.MAX_COMPLAINTS
@@ -134,11 +138,21 @@ def _load_home(visit: Visit, account: Any) -> dict[str, Any]:
         "limits": _list_rates(health),
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
         "done_rows": done_rows, "results": results.list_results(done_rows),
+        **_load_live_flows(account_id), "orders": orders.count_after_emails(account_id, _ORDER_DAYS),
         "attention": sorted(
             [*_list_approvals(visit), *_list_problems(account_id, health), *_list_versions(visit)],
             key=lambda problem: problem[0] != "bad",
         ),
         "events": activity.load_events(account_id, EventQuery(limit=8, test=False), is_grouped=True).rows,
+    }  # fmt: skip
+
+
+def _load_live_flows(account_id: int) -> dict[str, Any]:
+    """Return the template context of the live flows, those that changed last first."""
+    rows = list(flows.list_flows(account_id, FlowQuery(limit=_MAX_ROWS, status="active"), "-updated").rows)
+    return {
+        "live_flows": rows, "flow_stats": flow_report.load_stats(rows),
+        "flow_orders": orders.count_by_flow([row.id for row in rows]),
     }  # fmt: skip
 
 

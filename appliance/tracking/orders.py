@@ -1,0 +1,72 @@
+"""Orders that follow a click: events with an amount that the account's own programs submitted.
+
+An order counts if its contact clicked in a message at most `WINDOW_DAYS` days before, as in the report of a campaign.
+Clicks of machines and test messages do not count.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from appliance.core import clock
+from appliance.core.cache import CostAwareCache
+from appliance.storage.database import fetch_one, rows
+
+WINDOW_DAYS = 7
+_WINDOW_MS = WINDOW_DAYS * clock.DAY_MS
+_IS_ORDER = "e.amount IS NOT NULL AND e.generated = 0 AND e.test = 0"
+# An order after several clicks is one order.
+_ORDERS_OF_FLOWS = (
+    "SELECT flow, count(*), total(amount) FROM (SELECT DISTINCT m.flow_id AS flow, e.id, e.amount "
+    "FROM message m INDEXED BY message_of_flow CROSS JOIN event e INDEXED BY event_of_contact "
+    "ON e.contact_id = m.contact_id AND e.created_at >= m.clicked_at AND e.created_at < m.clicked_at + ? "
+    "WHERE m.run_id IS NOT NULL AND m.flow_id IN (SELECT value FROM json_each(?)) AND m.clicked_at IS NOT NULL "
+    f"AND m.test = 0 AND {_IS_ORDER}) GROUP BY 1"
+)
+_ORDERS_AFTER_EMAILS = (
+    "SELECT count(*), total(amount) FROM (SELECT DISTINCT e.id, e.amount "
+    "FROM event k INDEXED BY event_of_name CROSS JOIN event e INDEXED BY event_of_contact "
+    "ON e.contact_id = k.contact_id AND e.created_at >= k.created_at AND e.created_at < k.created_at + :window "
+    "WHERE k.account_id = :account AND k.event = 'email_clicked' AND k.created_at >= :since - :window AND k.test = 0 "
+    "AND k.generated = 1 AND json_extract(k.data, '$.verdict') IS NOT 'machine' AND e.created_at >= :since "
+    f"AND {_IS_ORDER})"
+)
+
+
+class OrderTotals(NamedTuple):
+    """A number of orders, and the sum of their amounts."""
+
+    number: int
+    amount: float
+
+
+NO_ORDERS = OrderTotals(0, 0.0)
+_flow_cache: CostAwareCache[dict[int, OrderTotals]] = CostAwareCache(min_age_seconds=5, min_cost_seconds=0.005)
+_account_cache: CostAwareCache[OrderTotals] = CostAwareCache(min_age_seconds=30, min_cost_seconds=0.005)
+
+
+def count_by_flow(flow_ids: Sequence[int]) -> dict[int, OrderTotals]:
+    """Return the orders that followed a click in a message of each flow; flows without orders are left out.
+
+    A count that takes long is cached.
+    """
+    ids = json.dumps(sorted(flow_ids))
+
+    def count() -> dict[int, OrderTotals]:
+        return {row[0]: OrderTotals(*row[1:]) for row in rows(_ORDERS_OF_FLOWS, (_WINDOW_MS, ids))}
+
+    return _flow_cache.get(ids, count)
+
+
+def count_after_emails(account_id: int, days: int) -> OrderTotals:
+    """Return the orders of the last `days` days that followed a click in an email of an account.
+
+    A count that takes long is cached.
+    """
+
+    def count() -> OrderTotals:
+        since = clock.now_ms() - days * clock.DAY_MS
+        row = fetch_one(_ORDERS_AFTER_EMAILS, {"account": account_id, "since": since, "window": _WINDOW_MS})
+        return OrderTotals(*row) if row is not None else NO_ORDERS
+
+    return _account_cache.get((account_id, days), count)
