@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from appliance.agents.flow_words import Worded, find_field, label_key, word_step_value, write_value
 from appliance.content.designs.sections import KINDS as SECTION_KINDS
 from appliance.content.templates import translations
 from appliance.core.hidden_characters import show_hidden
 from appliance.core.i18n import format_list, gettext, gettext_noop, name_language
-from appliance.flows import document
+from appliance.flows import branches, document
 from appliance.flows.steps import BY_TYPE
-from appliance.flows.steps.wait import format_duration
 from appliance.storage.models import NESTED_STEP_KEYS
 
 # What a page shows. A proposal with more is neither made nor approved, because its page could not show all of it.
@@ -42,11 +42,19 @@ class Difference(Struct):
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
     """Return the differences between two flat mappings of labels to values, in the order of the first and the second.
 
-    Values of texts are compared as they are, others as JSON-like text. Empty values count as absent.
+    Values of texts are compared as they are, others as JSON-like text. Empty values count as absent. Values with the
+    same words that differ are shown as JSON too.
     """
     differences = []
     for label in dict.fromkeys((*before, *after)):
-        old, new = _to_text(before.get(label)), _to_text(after.get(label))
+        pair = before.get(label), after.get(label)
+        old, new = map(_to_text, pair)
+        if any(isinstance(value, Worded) for value in pair):
+            values = [value.value if isinstance(value, Worded) else value for value in pair]
+            if values[0] == values[1]:
+                continue
+            if old == new:
+                old, new = (f"{old} ({write_value(value)})" for value in values)
         if old != new:
             differences.append(Difference(*map(show_hidden, (label, old, new))))
     return differences
@@ -74,6 +82,8 @@ def shorten(differences: Sequence[Difference]) -> list[Difference]:
 def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, Worded):
+        return value.text
     if value is None or value == [] or value == {}:
         return ""
     return (gettext("Yes") if value else gettext("No")) if isinstance(value, bool) else str(value)
@@ -121,44 +131,90 @@ def _flatten_design(design: Mapping[str, Any], flat: dict[str, Any]) -> None:
             _flatten(value, label_field(name), flat)
 
 
-def flatten_steps(steps: Sequence[Any]) -> dict[str, Any]:
+def flatten_steps(account_id: int, steps: Sequence[Any]) -> dict[str, Any]:
     """Return every value of the steps of a flow, in the form of the API, by step and name.
 
     A step may have `translations` too, which are those of `flatten_translations`.
     """
-    flat: dict[str, Any] = {}
-    _flatten_steps(steps, gettext("Step"), flat)
-    return flat
+    places: dict[int, str] = {}
+    _index_places(steps, gettext("Step"), places)
+    return _StepFlattener(account_id, places).flatten(steps)
 
 
-def _flatten_steps(steps: Any, prefix: str, flat: dict[str, Any]) -> None:
+def _index_places(steps: Any, prefix: str, places: dict[int, str]) -> None:
+    """Add the place of each step, as `flatten_steps` labels it, by its id."""
     for index, step in enumerate(steps if isinstance(steps, list | tuple) else [], start=1):
-        if not isinstance(step, dict):
-            _flatten(step, f"{prefix} {index}", flat)
-            continue
-        kind = BY_TYPE.get(str(step.get("type")))
-        path = f"{prefix} {index}"
-        _put(flat, path, gettext(kind.label) if kind is not None else str(step.get("type", "")))
-        for name, value in step.items():
-            if name in ("id", "type", "template_id") or document.is_absent(value):
+        if isinstance(step, dict):
+            path = f"{prefix} {index}"
+            if isinstance(step.get("id"), int):
+                places[step["id"]] = path
+            for name in step.keys() & set(NESTED_STEP_KEYS):
+                _index_places(step[name], _nested_prefix(path, step, name), places)
+
+
+def _nested_prefix(path: str, step: Mapping[str, Any], name: str) -> str:
+    """Return what the labels of the steps in a branch begin with, or of the branches in a list of branches."""
+    if name == branches.LISTED_KEY:
+        return f"{path} · {gettext('Branch')}"
+    if name == branches.STEPS_KEY:
+        return f"{path} ·"
+    kind = BY_TYPE.get(str(step.get("type")))
+    labels = kind.list_branches(branches.get_props(dict(step))) if kind is not None else {}
+    return f"{path} · {labels.get(name) or label_field(name)} ·"
+
+
+class _StepFlattener:
+    """Collects the values of steps by their labels; `places` has the place of each step by its id."""
+
+    def __init__(self, account_id: int, places: Mapping[int, str]) -> None:
+        self._account_id, self._places = account_id, places
+        self._flat: dict[str, Any] = {}
+
+    def flatten(self, steps: Sequence[Any]) -> dict[str, Any]:
+        """Return the values of steps."""
+        self._add_steps(steps, gettext("Step"))
+        return self._flat
+
+    def _add_steps(self, steps: Any, prefix: str) -> None:
+        for index, step in enumerate(steps if isinstance(steps, list | tuple) else [], start=1):
+            path = f"{prefix} {index}"
+            if not isinstance(step, dict):
+                _flatten(step, path, self._flat)
                 continue
-            if name == "duration" and isinstance(value, int):
-                _put(flat, f"{path} · {label_field(name)}", format_duration(value))
-            elif name == "secret_headers" and isinstance(value, dict):
-                # Their values are secret, also to the user who decides.
-                _put(flat, f"{path} · {label_field(name)}", format_list(sorted(value)))
-            elif name == "translations" and isinstance(value, dict):
-                for label, text in value.items():
-                    _put(flat, f"{path} · {label}", text)
-            elif name in NESTED_STEP_KEYS and isinstance(value, list | tuple):
-                _flatten_steps(value, f"{path} · {label_field(name)} ·", flat)
-            elif name == "design" and isinstance(value, dict):
-                design: dict[str, Any] = {}
-                _flatten_design(value, design)
-                for label, text in design.items():
-                    _put(flat, f"{path} · {label}", text)
+            kind = BY_TYPE.get(str(step.get("type")))
+            _put(self._flat, path, gettext(kind.label) if kind is not None else str(step.get("type", "")))
+            for name, value in step.items():
+                if name not in ("id", "type", "template_id") and not document.is_absent(value):
+                    self._add_value(path, step, name, value)
+
+    def _add_value(self, path: str, step: Mapping[str, Any], name: str, value: Any) -> None:
+        field = find_field(str(step.get("type")), name)
+        label = f"{path} · {gettext(field.label) if field is not None else label_key(name) or label_field(name)}"
+        if name == "secret_headers" and isinstance(value, dict):
+            # Their values are secret, also to the user who decides.
+            _put(self._flat, label, format_list(sorted(value)))
+        elif name == "translations" and isinstance(value, dict):
+            self._add_texts(path, value)
+        elif name in NESTED_STEP_KEYS and isinstance(value, list | tuple):
+            self._add_steps(value, _nested_prefix(path, step, name))
+        elif name == "design" and isinstance(value, dict):
+            design: dict[str, Any] = {}
+            _flatten_design(value, design)
+            self._add_texts(path, design)
+        elif field is not None:
+            worded = word_step_value(self._account_id, field, value, self._places)
+            if isinstance(worded, Worded):
+                _put(self._flat, label, worded)
             else:
-                _flatten(value, f"{path} · {label_field(name)}", flat)
+                _flatten(value, label, self._flat)
+        elif name == "values" and isinstance(value, list) and all(isinstance(text, str) for text in value):
+            _put(self._flat, label, Worded(", ".join(value), value))
+        else:
+            _flatten(value, label, self._flat)
+
+    def _add_texts(self, path: str, texts: Mapping[str, Any]) -> None:
+        for label, text in texts.items():
+            _put(self._flat, f"{path} · {label}", text)
 
 
 def _flatten(value: Any, label: str, flat: dict[str, Any]) -> None:

@@ -229,6 +229,18 @@ def test_flows_are_started_and_changed_by_approval(agent: Client, editor: Client
     foreign = [{**steps[0], "template_id": receipt}]
     body = {"kind": "change_flow", "subject_id": flow["id"], "changes": {"steps": foreign}}
     assert "changes.steps[0].template_id" in agent.post("/proposals", body).expect(422)["validation_errors"]
+    # A change of the trigger and of steps has the words of the flow editor, and nothing of it is left out.
+    wait = {"type": "wait_until", "until": "event", "event_name": "order_paid", "timeout": 7_200}
+    where = [{"name": "event.total", "predicate": "in", "value": [*range(9)]}]
+    more = [*steps, wait, {"type": "random_split", "branches": [{"name": "Loud", "share": 30}, {"share": 70}]}]
+    trigger = {"event": "cart_abandoned", "data": {"where": where, "frequency": {"min_gap_seconds": 86_400}}}
+    worded = propose(agent, "change_flow", flow["id"], changes={"steps": more, "trigger": trigger})
+    values = {label: after for label, (_, after) in get_values(editor, worded).items()}
+    assert values["Trigger · Event"] == "Abandoned a cart" and values["Step 2 · Wait until"] == "something happens"
+    assert values["Trigger · Data · How often · At most once every"] == "1 day"
+    assert values["Step 2 · Wait at most"] == "2 hours"
+    assert "8" in values["Trigger · Data · Conditions"] and values["Step 3 · Branch 1 · Name"] == "Loud"
+    agent.post(f"/proposals/{worded['id']}/withdraw").expect(200)
     proposal = propose(agent, "change_flow", flow["id"], changes={"steps": [*steps, {"duration": 86_400}]})
     shown = look(editor, proposal)
     assert [(row["label"], row["before"], row["after"]) for row in shown["differences"]] == [

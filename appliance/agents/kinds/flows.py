@@ -10,6 +10,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents import versions
 from appliance.agents.differences import Difference, compare, flatten_steps, flatten_translations, label_field
+from appliance.agents.flow_words import Worded, label_key, word_trigger_value
 from appliance.agents.kinds.base import NoChanges, ProposalKind, Reach
 from appliance.content.templates.revisions import to_document
 from appliance.core.errors import Invalid
@@ -68,7 +69,7 @@ def compare_start(account_id: int, flow_id: int, changes: NoChanges) -> list[Dif
     status = Difference(label_field("status"), before, gettext("Active"))
     translated = {row.id: flatten_translations(to_document(row), row.channel) for row in flow.templates}
     steps = _add_translations(_dump_steps(flow), translated)
-    return [status, *compare({}, _flatten_settings(flow)), *compare({}, flatten_steps(steps))]
+    return [status, *compare({}, _flatten_settings(flow)), *compare({}, flatten_steps(account_id, steps))]
 
 
 def _add_translations(steps: list[Step], translated: dict[int, dict[str, str]]) -> list[Step]:
@@ -89,35 +90,48 @@ def _dump_steps(flow: Flow) -> list[dict[str, Any]]:
 def _flatten_settings(flow: Flow) -> dict[str, Any]:
     trigger = flow.loaded_trigger
     return _flatten_request(
+        flow.account_id,
         {
             "name": flow.name, "goal": flow.goal, "data": flow.data,
             "trigger": {"event": trigger.event, "contact_list_id": trigger.contact_list_id,
                         "segment_id": trigger.segment_id, "data": trigger.data},
-        }
+        },
     )  # fmt: skip
 
 
-def _flatten_request(values: dict[str, Any]) -> dict[str, Any]:
+def _flatten_request(account_id: int, values: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if name == "trigger" and isinstance(value, dict):
             # An id or event that is absent is the same as null.
             for key, inner in value.items():
-                flat |= {f"{label_field('trigger')} · {label}": text for label, text in _leaves(key, inner)}
+                flat |= {f"{label_field('trigger')} · {label}": text for label, text in _leaves(account_id, key, inner)}
+        elif name == "goal" and isinstance(value, str):
+            flat[label_field(name)] = word_trigger_value(account_id, "event", value)
         else:
-            flat |= dict(_leaves(name, value))
+            flat |= dict(_leaves(None, name, value))
     return flat
 
 
-def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
+def _leaves(account_id: int | None, name: str, value: Any) -> list[tuple[str, Any]]:
+    """Return the values in a value by their labels; those of a trigger have an account, and so words."""
     label = label_field(name)
+    if account_id is not None:
+        label = label_key(name) or label
+        value = word_trigger_value(account_id, name, value)
+    if isinstance(value, Worded):
+        return [(label, value)]
     if isinstance(value, dict):
-        return [(f"{label} · {inner}", text) for key, item in value.items() for inner, text in _leaves(str(key), item)]
+        return [
+            (f"{label} · {inner}", text)
+            for key, item in value.items()
+            for inner, text in _leaves(account_id, str(key), item)
+        ]
     if isinstance(value, list):
         return [
             (f"{label} · {inner}", text)
             for index, item in enumerate(value, start=1)
-            for inner, text in _leaves(str(index), item)
+            for inner, text in _leaves(account_id, str(index), item)
         ]
     return [] if document.is_absent(value) else [(label, value)]
 
@@ -198,10 +212,10 @@ def compare_change(account_id: int, flow_id: int, changes: FlowChanges) -> list[
     if names:
         prefixes = tuple(label_field(name) for name in names)
         before = {label: text for label, text in _flatten_settings(flow).items() if label.startswith(prefixes)}
-        after = _flatten_request({name: given[name] for name in names})
+        after = _flatten_request(account_id, {name: given[name] for name in names})
     if "steps" in given:
-        before |= flatten_steps(_dump_steps(flow))
-        after |= flatten_steps(_dump_proposed(flow, changes))
+        before |= flatten_steps(account_id, _dump_steps(flow))
+        after |= flatten_steps(account_id, _dump_proposed(flow, changes))
     return compare(before, after)
 
 
