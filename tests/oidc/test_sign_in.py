@@ -492,6 +492,36 @@ def test_passwords_off_in_one_of_two_accounts(
     visitor = Person(server.url)
     visitor.sign_in(provider, issuer, sub="invited")
     assert "Strict" in visitor.get("/settings").text
+    accept_with_the_provider(server, person, provider, issuer)
+    assert [row["role"] for row in boss.get("/users").json if row["email"] == "nina@new.example"] == ["viewer"]
+
+
+def accept_with_the_provider(
+    server: Server, admin: Person, provider: dict[str, Any], issuer: HostileProvider
+) -> None:  # fmt: skip
+    """An invited person without a user accepts with the invited address, verified at the provider, and only so."""
+    link = invite(admin, "nina@new.example")
+    invited = Person(server.url)
+    start = f"/login/oidc/{key_of(provider)}{link.replace('/invitations', '/invitation')}"
+    assert start in invited.get(link).text
+    nina = {"sub": "nina", "email": "nina@new.example", "name": "Nina"}
+    refused: list[dict[str, Any]] = [
+        {"email": "eve@new.example"}, {"email_verified": False}, {"email": None}, {"sub": "invited"},
+    ]  # fmt: skip
+    for claims in refused:
+        url = str(invited.get(start).headers["location"])
+        response = invited.come_back(provider, issuer.authorize(url, **nina | claims))
+        assert response.status == 422 and start in response.text and not invited.has_session, claims
+    # Another invitation's link, an altered one and a provider of another account lead to no user
+    for wrong in (f"{start}x", start.replace(key_of(provider), "A" * 22)):
+        assert invited.get(wrong).headers.get("location", "/invitations").startswith("/invitations")
+    url = str(invited.get(start).headers["location"])
+    response = invited.come_back(provider, issuer.authorize(url, **nina | {"email": "Nina@New.example"}))
+    assert (response.status, response.headers["location"], invited.has_session) == (303, "/", True), text_of(response)
+    assert invited.get(link).status == 410
+    again = Person(server.url)
+    again.sign_in(provider, issuer, sub="nina", email="other@new.example")
+    assert again.has_session
 
 
 def invite(admin: Person, email: str) -> str:

@@ -324,9 +324,9 @@ def _redirect_to_team(request: Request, visit: Visit, row: Invitation, is_sent: 
 @public_page
 async def show_invitation(request: Request, invitation_id: int, token: str) -> HTTPResponse:
     """Show the form for name, password and language, or an error if the link is no longer valid."""
-    row = await _find_invitation(invitation_id, token)
+    row = await find_invitation(invitation_id, token)
     form = Form({"language": i18n.get_language()})
-    return await _render_invitation(request, row, form, 200 if row else 410)
+    return await render_invitation(request, row, form, 200 if row else 410)
 
 
 @pages.post("/invitations/<invitation_id:int>/<token:str>")
@@ -339,9 +339,9 @@ async def accept_invitation(request: Request, invitation_id: int, token: str) ->
     store.check_rate(
         f"invitation:{request_limits.client_key(request.ctx.client)}", _MAX_ATTEMPTS, request_limits.FAILURE_WINDOW_MS
     )
-    row, form = await _find_invitation(invitation_id, token), Form.from_request(request)
+    row, form = await find_invitation(invitation_id, token), Form.from_request(request)
     if row is None:
-        return await _render_invitation(request, None, form, 410)
+        return await render_invitation(request, None, form, 410)
     if await fetch(invitations.find_person, row) is not None:
         return await _join(request, row, token)
     form.require("name", gettext("Enter your name."))
@@ -352,12 +352,12 @@ async def accept_invitation(request: Request, invitation_id: int, token: str) ->
             raise errors.Invalid({})
         user = await commit(_accept_invitation, invitation_id, token, new, language, request.ctx.client)
     except errors.NotFound:
-        return await _render_invitation(request, None, form, 410)
+        return await render_invitation(request, None, form, 410)
     except errors.Invalid as error:
         form.values["password"] = ""
         if error.fields:
             form.add_errors(error)
-        return await _render_invitation(request, row, form, 422)
+        return await render_invitation(request, row, form, 422)
     response = view.redirect(request, "/")
     await session.sign_in(request, response, user, "invitation")
     return response
@@ -370,7 +370,7 @@ async def _join(request: Request, row: Any, token: str) -> HTTPResponse:
     """
     visit = await session.load_visit(request)
     if visit is None or visit.user.email != row.email:
-        return await _render_invitation(request, row, Form(), 403)
+        return await render_invitation(request, row, Form(), 403)
 
     def write() -> tuple[User, str]:
         user = invitations.join(row.id, token, visit.user.id, request.ctx.client)
@@ -383,11 +383,11 @@ async def _join(request: Request, row: Any, token: str) -> HTTPResponse:
     try:
         user, refusal = await commit(write)
     except errors.NotFound:
-        return await _render_invitation(request, None, Form(), 410)
+        return await render_invitation(request, None, Form(), 410)
     except errors.Invalid:
         form = Form()
         form.add_error("base", gettext("You are a member of this account already, or were deactivated there."))
-        return await _render_invitation(request, row, form, 422)
+        return await render_invitation(request, row, form, 422)
     request.ctx.visit = visit
     if refusal:
         view.flash(request, refusal)
@@ -405,18 +405,29 @@ def _accept_invitation(invitation_id: int, token: str, new: users.NewUser, langu
     return user
 
 
-async def _find_invitation(invitation_id: int, token: str) -> Any:
+async def find_invitation(invitation_id: int, token: str) -> Any:
+    """Return the invitation of a link, or None if it is not valid."""
     # The database has no id of more than 63 bits.
     return None if invitation_id >> 63 else await fetch(invitations.find, invitation_id, token)
 
 
-async def _render_invitation(request: Request, row: Any, form: Form, status: int) -> HTTPResponse:
-    """Render the page of an invitation; a person who has a user already gets only a button, once signed in."""
+def list_providers(invitation: Invitation) -> list[SignInProvider]:
+    """Return the providers with which an invitation can be accepted; none for a person who has a user already."""
+    has_user = invitations.find_person(invitation) is not None
+    return [] if has_user else providers.list_for_account(invitation.account_id)
+
+
+async def render_invitation(request: Request, row: Any, form: Form, status: int, path: str = "") -> HTTPResponse:
+    """Render the page of an invitation; a person who has a user already gets only a button, once signed in.
+
+    `path` is that of the invitation's link, by default that of the request.
+    """
     has_user = row is not None and await fetch(invitations.find_person, row) is not None
     visit = await session.load_visit(request) if has_user else None
     options = await fetch(role_labels.list_options, row.account_id) if row else {}
     return view.render(
         request, "login/invitation.html", status, form=form, invitation=row, languages=list(i18n.LANGUAGES.items()),
-        role=options.get(row.role) if row else None, has_user=has_user,
+        role=options.get(row.role) if row else None, has_user=has_user, link=path or request.path,
+        providers=await fetch(list_providers, row) if row is not None else [],
         signed_in_as=visit.user.email if visit else None,
     )  # fmt: skip

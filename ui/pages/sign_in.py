@@ -6,14 +6,15 @@ import logging
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import login, request_limits, sessions
+from appliance.accounts import login, request_limits, sessions, users
 from appliance.accounts.oidc import flow, identities, providers
 from appliance.accounts.oidc.flow import Begun, Pending
 from appliance.accounts.oidc.identities import SignedIn
 from appliance.accounts.oidc.metadata import ProviderError
 from appliance.accounts.oidc.tokens import Claims
 from appliance.accounts.passkeys import PasskeyRefused
-from appliance.core import clock, errors
+from appliance.accounts.users import NewUser
+from appliance.core import clock, errors, i18n
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.settings import config
 from appliance.storage.models import SignInProvider, User
@@ -21,7 +22,14 @@ from appliance.storage.transactions import commit, fetch
 from ui import oidc_cookies, session, view
 from ui.forms import Form, safe_path
 from ui.guard import public_page
-from ui.pages.login import add_second_factors, render_login, use_passkey
+from ui.pages.login import (
+    add_second_factors,
+    find_invitation,
+    list_providers,
+    render_invitation,
+    render_login,
+    use_passkey,
+)
 from ui.session import Pages
 
 pages = Pages("ui_sign_in", url_prefix=providers.LOGIN_PATH)
@@ -47,6 +55,36 @@ async def begin(request: Request, key: str) -> HTTPResponse:
     return response
 
 
+@pages.get("/<key:str>/invitation/<invitation_id:int>/<token:str>")
+@public_page
+async def begin_acceptance(request: Request, key: str, invitation_id: int, token: str) -> HTTPResponse:
+    """Redirect an invited person without a user to a provider of the account."""
+    provider = await fetch(providers.find, key)
+    invitation = await find_invitation(invitation_id, token)
+    path = f"/invitations/{invitation_id}/{token}"
+    if invitation is None or provider not in await fetch(list_providers, invitation):
+        return view.redirect(request, path)
+    with request_limits.limit_attempt(_limit_key(request)) as attempt:
+        try:
+            begun = await flow.begin(provider, path, invitation=(invitation_id, token))
+        except ProviderError as error:
+            attempt.fail()
+            return await _render_refused_acceptance(request, provider, (invitation_id, token), error.words)
+    response = HTTPResponse("", 303, {"location": begun.url})
+    oidc_cookies.set_cookie(request, response, oidc_cookies.BEGUN, begun.cookie)
+    return response
+
+
+async def _render_refused_acceptance(
+    request: Request, provider: SignInProvider, invitation: tuple[int, str], words: str
+) -> HTTPResponse:  # fmt: skip
+    row = await find_invitation(*invitation)
+    form = Form({"language": i18n.get_language()})
+    form.add_error("base", gettext("%(name)s: %(words)s", name=provider.name, words=words))
+    path = f"/invitations/{invitation[0]}/{invitation[1]}"
+    return await render_invitation(request, row, form, 422 if row is not None else 410, path)
+
+
 def _limit_key(request: Request) -> str:
     return f"oidc:{request_limits.client_key(request.ctx.client)}"
 
@@ -68,7 +106,11 @@ async def finish(request: Request, key: str) -> HTTPResponse:
             words = error.words if isinstance(error, ProviderError) else error.message
             log.info("login: sign-in with a provider failed provider=%s: %s", provider.id, words)
             login.record_provider_failure(provider.account_id, provider.id, request.ctx.client)
-            response = await _render_error(request, provider, words)
+            if begun is not None and begun.invitation_id:
+                link = begun.invitation_id, begun.invitation_token
+                response = await _render_refused_acceptance(request, provider, link, words)
+            else:
+                response = await _render_error(request, provider, words)
     oidc_cookies.set_cookie(request, response, oidc_cookies.BEGUN, "")
     return response
 
@@ -77,6 +119,8 @@ async def _enter(request: Request, provider: SignInProvider, begun: Begun, claim
     """Return the response for a verified person: a session, the form for what is missing, or a linked identity."""
     if begun.user_id:
         return await _link_to_visit(request, provider, begun, claims)
+    if begun.invitation_id:
+        return await _accept(request, provider, begun, claims)
     entry = await commit(identities.enter, provider, claims, request.ctx.client)
     if entry is None:
         entry = await _join(request, provider, claims)
@@ -86,6 +130,32 @@ async def _enter(request: Request, provider: SignInProvider, begun: Begun, claim
     response = view.redirect(request, f"{providers.LOGIN_PATH}/{provider.key}/finish")
     oidc_cookies.set_cookie(request, response, oidc_cookies.PENDING, flow.seal(pending))
     return response
+
+
+async def _accept(request: Request, provider: SignInProvider, begun: Begun, claims: Claims) -> HTTPResponse:
+    """Create the user of an invitation for the person who has its address, and sign the user in."""
+    invitation = await find_invitation(begun.invitation_id, begun.invitation_token)
+    if invitation is None:
+        return await render_invitation(request, None, Form(), 410)
+    new = await asyncio.to_thread(identities.prepare_acceptance, claims, invitation.email)
+    if new is None:
+        raise ProviderError(gettext("This account has another address, or one that was not verified."))
+    link = begun.invitation_id, begun.invitation_token
+    try:
+        entry = await commit(_accept_invitation, provider, claims, *link, new, request.ctx.client)
+    except errors.NotFound:
+        return await render_invitation(request, None, Form(), 410)
+    except errors.Invalid as error:
+        raise ProviderError(next(iter(error.fields.values()))[0]) from None
+    return await _sign_in(request, provider, entry.user, entry.identity_id, "oidc", "/")
+
+
+def _accept_invitation(
+    provider: SignInProvider, claims: Claims, invitation_id: int, token: str, new: NewUser, ip: str | None
+) -> SignedIn:  # fmt: skip
+    entry = identities.accept_invitation(provider, claims, invitation_id, token, new, ip)
+    users.set_preference(entry.user.id, users.LANGUAGE_PREFERENCE, i18n.get_language())
+    return entry
 
 
 async def _join(request: Request, provider: SignInProvider, claims: Claims) -> SignedIn | None:

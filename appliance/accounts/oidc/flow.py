@@ -36,7 +36,10 @@ _used: "TTLCache[bytes, bool]" = TTLCache(_MAX_USED, MAX_SECONDS, timer=clock.mo
 
 
 class Begun(Struct, frozen=True):
-    """A sign-in that was begun. `user_id` and `session_id` are 0, unless a signed-in user links an identity."""
+    """A sign-in that was begun. `user_id` and `session_id` are 0, unless a signed-in user links an identity.
+
+    `invitation_id` and `invitation_token` are those of the link, if an invited person accepts with the provider.
+    """
 
     key: str
     at: float
@@ -46,6 +49,8 @@ class Begun(Struct, frozen=True):
     next: str
     user_id: int = 0
     session_id: int = 0
+    invitation_id: int = 0
+    invitation_token: str = ""
 
 
 class Pending(Struct, frozen=True):
@@ -68,15 +73,19 @@ class Request(NamedTuple):
     cookie: str
 
 
-async def begin(provider: SignInProvider, next_path: str, user_id: int = 0, session_id: int = 0) -> Request:
+async def begin(
+    provider: SignInProvider, next_path: str, user_id: int = 0, session_id: int = 0,
+    invitation: tuple[int, str] = (0, ""),
+) -> Request:  # fmt: skip
     """Return the authorization request for a provider (OpenID Connect Core 1.0, section 3.1.2.1).
 
-    Raises ProviderError if the provider cannot be asked for its endpoints.
+    `invitation` is the id and the token of an invitation that is accepted with the provider. Raises ProviderError if
+    the provider cannot be asked for its endpoints.
     """
     published = await metadata.discover(provider.issuer)
     begun = Begun(
         provider.key, clock.now(), secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48),
-        next_path if len(next_path) <= MAX_NEXT_CHARACTERS else "/", user_id, session_id,
+        next_path if len(next_path) <= MAX_NEXT_CHARACTERS else "/", user_id, session_id, *invitation,
     )  # fmt: skip
     digest = hashlib.sha256(begun.verifier.encode()).digest()
     parameters = {

@@ -2,17 +2,18 @@
 
 An address never links: the person who has it at the provider need not be the user (OpenID Connect Core 1.0, 5.7).
 A user links an identity while signed in, or by entering the password of the user once. A person with a verified address
-in a listed domain may become a new user, but never an existing one.
+in a listed domain may become a new user, but never an existing one, and an invited person with the link of the
+invitation and its verified address.
 """
 
 from typing import NamedTuple
 
-from appliance.accounts import audit, login, members, users
+from appliance.accounts import audit, invitations, login, members, users
 from appliance.accounts.audit import Actor
 from appliance.accounts.oidc import metadata, providers
 from appliance.accounts.oidc.tokens import Claims
 from appliance.accounts.users import NewUser
-from appliance.core import clock
+from appliance.core import addresses, clock
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import PageQuery
@@ -21,6 +22,8 @@ from appliance.storage.models import Identity, SignInProvider, User
 from appliance.storage.transactions import require_write_transaction
 
 MAX_IDENTITIES_PER_USER = 20
+# The domains whose addresses Google itself gives out.
+_HOSTED_BY_GOOGLE = ("gmail.com", "googlemail.com")
 
 
 class SignedIn(NamedTuple):
@@ -93,6 +96,39 @@ def join(provider: SignInProvider, claims: Claims, new: NewUser, ip: str | None)
     by = Actor(f"user:{user.id}", ip, user.id)
     audit.record(by, current.account_id, "user_join", f"user:{user.id}", data)
     return SignedIn(user, _create(current, claims, user, by).id, False)
+
+
+def prepare_acceptance(claims: Claims, email: str) -> NewUser | None:
+    """Return the new user that an invited person becomes, with a random password; None without proof of the address.
+
+    The address at the provider must be verified, and the invited one. At Google an address of another host proves
+    nothing without its organization, as in `prepare_join`. Call it outside of a write transaction.
+    """
+    try:
+        address = addresses.parse_email(claims.email).key if claims.email else ""
+    except ValueError:
+        return None
+    if not claims.email_is_verified or address != email:
+        return None
+    if claims.issuer == metadata.GOOGLE and claims.domain not in (claims.hosted_domain, *_HOSTED_BY_GOOGLE):
+        return None
+    return users.prepare_user(email, users.generate_password(), claims.name or None)
+
+
+def accept_invitation(
+    provider: SignInProvider, claims: Claims, invitation_id: int, token: str, new: NewUser, ip: str | None
+) -> SignedIn:
+    """Create the user of an invitation, link the identity, and delete the invitation.
+
+    `new` is from `prepare_acceptance`. Raises NotFound if the link is not valid any more, and Invalid if the identity
+    is linked already, the provider may not sign in to the account, or a user has the address by now.
+    """
+    require_write_transaction()
+    current = providers.get(provider.account_id, provider.id)
+    if not current.enabled:
+        raise NotFound
+    user = invitations.accept(invitation_id, token, new, ip)
+    return SignedIn(user, link(current, claims, user, ip).id, False)
 
 
 def link(provider: SignInProvider, claims: Claims, user: User, ip: str | None) -> Identity:

@@ -155,6 +155,14 @@ def list_on_sign_in_page(key: str = "") -> list[SignInProvider]:
     return list(query.order_by(SignInProvider.account, SignInProvider.id))
 
 
+def list_for_account(account_id: int) -> list[SignInProvider]:
+    """Return the enabled providers that may sign in the members of an account."""
+    query = SignInProvider.select().where(
+        SignInProvider.enabled, SignInProvider.account.in_({FIRST_ACCOUNT, account_id})
+    )
+    return list(query.order_by(SignInProvider.account, SignInProvider.id))
+
+
 def list_for_user(user_id: int) -> list[SignInProvider]:
     """Return the enabled providers that may sign in a user."""
     account_ids = {FIRST_ACCOUNT, *(row.account_id for row in members.list_of(user_id))}
