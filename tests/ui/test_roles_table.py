@@ -43,6 +43,7 @@ FORMS = {
         /forms/* /forms/*/copy /forms/*/delete
         /forms/preview /inbox/*/simulate /lists /lists/* /lists/*/delete /lists/*/people
         /lists/*/people/remove /lists/acts /segments /segments/* /segments/*/copy /segments/acts /segments/restore
+        /settings/content/apply /settings/content/check
         /templates /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
         /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/save
         /templates/*/basics /templates/*/sections

@@ -3,7 +3,8 @@
 NAMES = (
     "accounts", "activity", "approvals", "apps", "audit", "backup_store", "backups", "brand", "bulk_actions",
     "campaign_content", "campaign_recipients", "account_settings",
-    "campaign_report", "campaigns", "canvas", "composer", "connect", "contact_detail", "contacts", "docs", "editor",
+    "campaign_report", "campaigns", "canvas", "composer", "connect", "contact_detail", "contacts",
+    "content_files", "docs", "editor",
     "editor_sections", "experiments", "exports", "flow_editor", "flow_replay", "flow_requests", "flow_runs",
     "flow_simulation", "flow_tests", "flows", "home", "identities", "imports", "lists", "login", "messages",
     "own_access", "pictures", "proposals", "roles", "segments", "sending", "settings", "setup", "sign_in",

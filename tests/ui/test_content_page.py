@@ -1,0 +1,94 @@
+"""Content as files on the page: the ZIP file, the check before an import, and what is refused."""
+
+import io
+import time
+import zipfile
+
+from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
+from tests.kit.server import PASSWORD, Server
+
+PAGE = "/settings/content"
+MAIL = {"subject": "Welcome", "body": "<p>Hi</p>"}
+
+
+def pack(files: dict[str, str]) -> bytes:
+    """Return a ZIP file."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return target.getvalue()
+
+
+def download(user: ScriptlessBrowser) -> dict[str, str]:
+    """Return the files of the export."""
+    response = user.request("GET", f"{PAGE}/export")
+    assert response.headers["content-type"] == "application/zip" and response.status == 200
+    with zipfile.ZipFile(io.BytesIO(response.body)) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def check(user: ScriptlessBrowser, content: bytes) -> HtmlPage:
+    """Upload a ZIP file, and return the page once it was checked, or refused."""
+    page = HtmlPage(user, PAGE)
+    page.attach("ZIP file of an export", "content.zip", content)
+    return wait(page.press("Check file"))
+
+
+def wait(page: HtmlPage) -> HtmlPage:
+    """Return the page once nothing runs any more."""
+    deadline = time.monotonic() + 30
+    while page.named("progress", ""):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        page = page.reload()
+    return page
+
+
+def stats(page: HtmlPage) -> list[str]:
+    """Return the numbers of what is new, changed and unchanged."""
+    return page.texts("#job .stat dd")
+
+
+def test_content_goes_out_and_comes_in(server: Server, user: ScriptlessBrowser, api: Client) -> None:
+    """An export of the same content changes nothing; a changed file changes its object, once it was applied."""
+    news = api.post("/lists", {"name": "News"}).expect(201)["id"]
+    flow = {"name": "Hello", "trigger": {"event": "list_add", "contact_list_id": news}, "steps": [MAIL]}
+    flow_id = api.post("/flows", flow).expect(201)["id"]
+    api.post("/templates", {"name": "Reply", **MAIL}).expect(201)
+    assert HtmlPage(user, "/settings/data").follow("Export and import content").path == PAGE
+    files = download(user)
+    assert {".campanero.json", "lists/news.json", "flows/hello.json", "templates/reply.json"} <= files.keys()
+    page = check(user, pack(files))
+    assert stats(page)[:2] == ["0", "0"] and "has all of it already" in page.text
+    # Without the ids of its objects a file is that of the object with its name; a folder around the files is fine
+    del files[".campanero.json"]
+    files["flows/hello.json"] = files["flows/hello.json"].replace("Welcome", "Good morning")
+    files["lists/tips.json"] = '{"name": "Tips"}'
+    page = check(user, pack({f"content/{name}": text for name, text in files.items()} | {"../evil.json": "x"}))
+    assert stats(page)[:2] == ["1", "1"] and "tips" in page.text
+    assert "Good morning" not in str(api.get(f"/flows/{flow_id}").expect(200))
+    page = wait(page.press("Import content"))
+    assert stats(page)[:2] == ["1", "1"] and not page.named("button", "Import content")
+    assert "Good morning" in str(api.get(f"/flows/{flow_id}").expect(200))
+    assert len([row for row in api.get("/lists").expect(200) if row["name"] == "Tips"]) == 1
+    assert not [row for row in api.get("/flows").expect(200) if row["name"] == "Hello" and row["id"] != flow_id]
+
+
+def test_what_cannot_be_imported(server: Server, user: ScriptlessBrowser, api: Client) -> None:
+    """A file that is none, too large or wrong is refused before anything changes; so is a role without the right."""
+    page = check(user, b"PK nonsense")
+    assert "not a ZIP file" in page.text
+    assert "too large" in check(user, pack({"lists/big.json": "0" * (9 * 1024 * 1024)})).text
+    wrong = {"lists/a.json": '{"name": "A", "colour": 1}', "flows/b.json": '{"steps": [{"$ref": "lists/x"}]}'}
+    page = check(user, pack(wrong))
+    assert "unknown colour" in page.text and "lists/x does not exist" in page.text
+    assert not [row for row in api.get("/lists").expect(200) if row["name"] == "A"]
+    # A list that the service refuses stops the import, and says which file it is
+    page = wait(check(user, pack({"lists/long.json": f'{{"name": "{"x" * 300}"}}'})).press("Import content"))
+    assert "lists/long was refused" in page.text
+    server.cli("user", "add", "--email", "look@example.org", "--role", "viewer", stdin=f"{PASSWORD}\n")
+    viewer = ScriptlessBrowser(api, "look@example.org")
+    assert viewer.status("GET", PAGE) == 200 and viewer.status("POST", f"{PAGE}/apply", token="x") == 403
