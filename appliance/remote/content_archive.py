@@ -8,7 +8,7 @@ from typing import IO
 from appliance.remote.content_files import KINDS_BY_NAME, MAX_FILE_BYTES, PICTURES, STATE_FILE
 from appliance.remote.errors import UsageError
 
-MAX_ARCHIVE_BYTES = 32 * 1024 * 1024
+MAX_ARCHIVE_BYTES = 32_000_000
 MAX_CONTENT_BYTES = 128 * 1024 * 1024
 MAX_FILES = 5_000
 _FOLDERS = (*KINDS_BY_NAME, PICTURES)
