@@ -1,10 +1,11 @@
 """Parametrised tests that run with a sample of their values, and with all of them with `--full`."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+T = TypeVar("T")
 # Whether the tests run with `--full`; set before test modules are imported
 is_full = False
 
@@ -33,6 +34,11 @@ def full_only(*values: Any) -> Any:
 def _with_full(value: Any) -> Any:
     """Return a parameter for a value; a plain tuple holds the values of several arguments."""
     return full_only(*value) if type(value) is tuple else full_only(value)
+
+
+def thin_out(values: Iterable[T], step: int, first: int = 0) -> list[T]:
+    """Return every `step`-th value for a loop in a test; all values with `--full`."""
+    return list(values) if is_full else list(values)[first::step]
 
 
 def examples(count: int, *, full: int) -> int:

@@ -4,6 +4,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
 
 
 @pytest.mark.full
@@ -46,16 +48,13 @@ def test_bulk_actions_of_campaigns(browser_page: Page, api: Client) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_a_campaign_to_a_list_or_a_segment(browser_page: Page, api: Client) -> None:
+def test_a_campaign_to_a_list_or_a_segment(user: ScriptlessBrowser, api: Client) -> None:
     """The page of a list or segment leads to a new email that goes to it."""
-    page = browser_page
     list_id = api.post("/lists", {"name": "Candle club"}).expect(201)["id"]
     api.post("/contacts", {"email": "wick@example.com", "opt_in": True, "list_ids": [list_id]}).expect(201)
     rules = [{"name": "contact_email", "predicate": "eq", "value": "wick@example.com"}]
     segment_id = api.post("/segments", {"name": "Wicks", "filters": rules}).expect(201)["id"]
     for path, name in ((f"/lists/{list_id}", "Candle club"), (f"/segments/{segment_id}", "Wicks")):
-        page.goto(path)
-        page.get_by_role("link", name="New email").click()
-        expect(page.locator("#campaign")).to_contain_text(name)
-        page.get_by_role("button", name="Create campaign").click()
-        expect(page.locator("#card-to summary")).to_contain_text(f"{name} · 1 contact")
+        page = HtmlPage(user, path).follow("New email")
+        assert page.has("#campaign", name)
+        assert page.press("Create campaign").has("#card-to summary", f"{name} · 1 contact")

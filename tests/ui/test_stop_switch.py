@@ -1,38 +1,30 @@
 """The stop switch on the pages: who may use it, and the banner on every page."""
 
-import re
-
-from playwright.sync_api import Browser, expect
-
 from tests.conftest import FreshServer
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.html_page import HtmlPage
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD
 from tests.ui.test_roles import request_page, session_cookie
 
 
-def test_stopping_and_resuming(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
+def test_stopping_and_resuming(fresh_server: FreshServer) -> None:
     """A button stops sending with a reason that every page shows, another resumes; a STOP file is shown too."""
     server = fresh_server()
-    page = sign_in(new_page(browser, server.url, browser_problems))
-    page.goto("/settings")
-    page.get_by_label("Reason").fill("wrong <b>prices</b>")
-    page.get_by_role("button", name="Stop all sending").click()
-    expect(page.locator("#sending .pill")).to_have_text("Sending stopped")
-    stopped = server.client().get("/account").expect(200)
+    api = server.client()
+    page = HtmlPage(ScriptlessBrowser(api), "/settings")
+    page.fill("Reason", "wrong <b>prices</b>")
+    page = page.press("Stop all sending")
+    assert page.texts("#sending .pill") == ["Sending stopped"]
+    stopped = api.get("/account").expect(200)
     assert (stopped["sending_stopped"], stopped["stop_reason"]) == (True, "wrong <b>prices</b>")
     for path in ("/", "/campaigns", "/contacts"):
-        page.goto(path)
-        expect(page.locator(".banner")).to_contain_text("Sending is stopped: wrong <b>prices</b>")
-    page.get_by_role("link", name="Resume sending").click()
-    page.get_by_role("button", name="Resume sending").click()
-    expect(page.locator("#sending .pill")).to_have_text("Sending on")
-    expect(page.locator(".banner")).to_have_count(0)
-    assert server.client().get("/account").expect(200)["sending_stopped"] is False
+        page = HtmlPage(page.user, path)
+        assert page.has(".banner", "Sending is stopped: wrong <b>prices</b>"), path
+    page = page.follow("Resume sending").press("Resume sending")
+    assert page.texts("#sending .pill") == ["Sending on"] and not page.all(".banner")
+    assert api.get("/account").expect(200)["sending_stopped"] is False
     (server.data / "STOP").touch()
-    page.goto("/")
-    expect(page.locator(".banner")).to_contain_text(re.compile("a file named STOP"))
-    page.context.close()
-    assert not browser_problems.found
+    assert HtmlPage(page.user, "/").has(".banner", "a file named STOP")
 
 
 def test_access_to_the_stop_switch(fresh_server: FreshServer) -> None:

@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
@@ -25,78 +26,73 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert not problems.found
 
 
-def test_creating_and_revoking_a_key(page: Page, server: Server) -> None:
+def test_creating_and_revoking_a_key(user: ScriptlessBrowser, server: Server) -> None:
     """A key is shown once, has the chosen scopes, and stops working when it is revoked."""
-    page.goto("/settings/keys")
-    page.get_by_role("button", name="Create key").click()
-    expect(page.locator("#f-name-err")).to_be_visible()
-    page.get_by_label("Name", exact=True).fill("Counter")
-    page.get_by_text("Read only").click()
-    page.get_by_role("button", name="Create key").click()
-    key = page.get_by_label("API key", exact=True).input_value()
-    assert f"Bearer {key}" in page.get_by_label("Test request").input_value()
-    assert f'"{server.url}/v1/my/' in page.get_by_label("Test request").input_value()
+    page = HtmlPage(user, "/settings/keys").press("Create key")
+    assert page.all("#f-name-err")
+    page.fill("Name", "Counter")
+    page.check("Read only")
+    page = page.press("Create key")
+    key = page.value("API key")
+    assert f"Bearer {key}" in page.value("Test request")
+    assert f'"{server.url}/v1/my/' in page.value("Test request")
     key_client = server.client(key)
-    page.goto("/settings/keys")
-    expect(page.locator("tbody tr").first.locator("[data-l='Last used']")).to_have_text("Never")
+    page = HtmlPage(user, "/settings/keys")
+    assert page.texts("tbody [data-l='Last used']")[0] == "Never"
     assert key_client.get("/contacts").status == 200
     assert key_client.post("/lists", {"name": "x"}).status == 403
-    page.goto("/settings/keys")
-    assert key not in page.content()
-    expect(page.locator("tbody tr").first.locator("[data-l='Last used']")).to_have_text("just now")
-    expect(page.locator("tbody tr").first).to_contain_text(f"…{key[-4:]}")
-    page.get_by_role("button", name="Revoke Counter").click()
-    page.get_by_role("dialog").get_by_role("button", name="Revoke key").click()
-    expect(page.locator(".toast")).to_contain_text("API key “Counter” revoked.")
+    page = page.reload()
+    assert key not in page.html
+    assert page.texts("tbody [data-l='Last used']")[0] == "just now"
+    assert f"…{key[-4:]}" in page.texts("tbody tr")[0]
+    assert page.press("Revoke key").has(".toast", "API key “Counter” revoked.")
     assert key_client.get("/contacts").status == 401
 
 
-def test_inviting_and_disabling_a_user(page: Page, browser: Browser, server: Server) -> None:
+def test_inviting_and_disabling_a_user(user: ScriptlessBrowser, browser: Browser, server: Server, api: Client) -> None:
     """The link of an invitation leads to name, password and language; disabling ends the sessions, with undo."""
-    page.goto("/settings/team")
-    page.get_by_role("button", name="Create invitation link").click()
-    expect(page.locator("#f-email-err")).to_be_visible()
-    page.get_by_label("Email").fill("ben@example.org")
-    page.get_by_label("Author").check()
-    page.get_by_role("button", name="Create invitation link").click()
-    link = page.get_by_label("Invitation link", exact=True).input_value()
-    expect(page.get_by_role("region", name="Open invitations")).to_contain_text("ben@example.org")
-    assert find_violations_in_light_and_dark(page) == []
-    problems, secret = Problems(), "a password of Ben"
+    page = HtmlPage(user, "/settings/team").press("Create invitation link")
+    assert page.all("#f-email-err")
+    page.fill("Email", "ben@example.org")
+    page.check("Author")
+    page = page.press("Create invitation link")
+    assert page.has("section", "ben@example.org")
+    join(browser, server, page.value("Invitation link"))
+
+    ben = ScriptlessBrowser(api, "ben@example.org")
+    profile = HtmlPage(ben, "/settings/you")
+    profile.fill("Current password", "wrong")
+    profile.fill("New password", "short")
+    profile = profile.press("Change password")
+    assert "not your current password" in text_of(profile.one("#f-old-password-err"))
+    assert "at least 10" in text_of(profile.one("#f-new-password-err"))
+    profile.fill("Current password", PASSWORD)
+    profile.fill("New password", "long and memorable")
+    assert profile.press("Change password").has(".toast", "Password changed.")
+    assert request_page(server, "POST", "/login", email="ben@example.org", password=PASSWORD)[0] == 422
+    assert ben.status("GET", "/campaigns") == 200
+    page = HtmlPage(user, "/settings/team").press("Deactivate user")
+    assert page.has(".toast", "ben can no longer sign in")
+    assert ben.status("GET", "/campaigns") == 303
+    assert page.press("Undo").has(".toast", "ben can sign in again")
+
+
+def join(browser: Browser, server: Server, link: str) -> None:
+    """Accept an invitation on a small phone, with a password that is too short at first."""
+    problems = Problems()
     problems.allow("422")
-    ben = new_page(browser, server.url, problems)
-    ben.goto(link)
-    ben.set_viewport_size({"width": 320, "height": 700})
-    assert ben.evaluate("document.documentElement.scrollWidth") <= 320
-    assert find_violations_in_light_and_dark(ben) == []
-    ben.get_by_label("Your name").fill("ben")
-    ben.get_by_role("button", name="Join the team").click()
-    expect(ben.locator("#f-password-err")).to_contain_text("at least 10")
-    expect(ben.get_by_label("Your name")).to_have_value("ben")
-    ben.get_by_label("Password").fill(secret)
-    ben.get_by_role("button", name="Join the team").click()
-    expect(ben.get_by_role("heading", level=1)).to_contain_text("ben")
-    ben.set_viewport_size({"width": 1280, "height": 800})
-    ben.goto("/settings/you")
-    ben.get_by_label("Current password").fill("wrong")
-    ben.get_by_label("New password").fill("short")
-    ben.get_by_role("button", name="Change password").click()
-    expect(ben.locator("#f-old-password-err")).to_contain_text("not your current password")
-    expect(ben.locator("#f-new-password-err")).to_contain_text("at least 10")
-    ben.get_by_label("Current password").fill(secret)
-    ben.get_by_label("New password").fill("long and memorable")
-    ben.get_by_role("button", name="Change password").click()
-    expect(ben.locator(".toast")).to_contain_text("Password changed.")
-    assert request_page(server, "POST", "/login", email="ben@example.org", password=secret)[0] == 422
-    page.goto("/settings/team")
-    page.get_by_role("button", name="More actions for ben").click()
-    page.get_by_role("button", name="Deactivate user").click()
-    expect(page.locator(".toast")).to_contain_text("ben can no longer sign in")
-    ben.goto("/campaigns")
-    expect(ben.get_by_role("heading", level=1)).not_to_have_text("Campaigns")
-    page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".toast")).to_contain_text("ben can sign in again")
-    ben.context.close()
+    page = new_page(browser, server.url, problems, width=320)
+    page.goto(link)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert find_violations_in_light_and_dark(page) == []
+    page.get_by_label("Your name").fill("ben")
+    page.get_by_role("button", name="Join the team").click()
+    expect(page.locator("#f-password-err")).to_contain_text("at least 10")
+    expect(page.get_by_label("Your name")).to_have_value("ben")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Join the team").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("ben")
+    page.context.close()
     assert problems.found == []
 
 
@@ -150,6 +146,7 @@ def test_opt_out_texts_in_other_languages(user: ScriptlessBrowser) -> None:
     assert page.value(label).splitlines() == ["de: STOP zum Abmelden", "pt-BR: Responda SAIR"]
 
 
+@pytest.mark.full
 def test_tabs_of_the_settings(page: Page) -> None:
     """Each tab is marked on its page, which fits a phone."""
     page.set_viewport_size({"width": 320, "height": 700})
