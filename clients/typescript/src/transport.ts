@@ -225,13 +225,13 @@ export class Transport {
 
   /** Returns the response of an attempt, or the error that it ends with. Throws if the caller stops the request. */
   async #attempt(url: string, request: RequestInit, signal: AbortSignal | undefined): Promise<Response | CampaneroError> {
+    signal?.throwIfAborted();
     const timer = new AbortController();
     const stop = () => timer.abort(signal?.reason);
     const timeout = setTimeout(
       () => timer.abort(new Error(`no response in ${this.#options.timeoutSeconds} seconds`)),
       this.#options.timeoutSeconds * 1000,
     );
-    signal?.throwIfAborted();
     signal?.addEventListener("abort", stop, { once: true });
     try {
       const response = await this.#options.fetch(url, { ...request, signal: timer.signal });
