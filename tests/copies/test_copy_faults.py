@@ -89,8 +89,8 @@ def test_a_kill_at_each_step_of_a_copy(home: CopyHome, tmp_path: Path, has_base:
     shutil.copytree(home.directory, before / "data")
     shutil.copytree(root, before / "store")
     count, outcomes, has_ended = int(has_base), set[int](), False
-    # A kill before each step always, after it with `--full`
-    for step in range(0, 100, 1 if full else 2):
+    # A kill before every second change, with `--full` before and after each
+    for step in range(0, 100, 1 if full else 4):
         for name in ("data", "store"):
             shutil.rmtree(tmp_path / name)
             shutil.copytree(before / name, tmp_path / name)

@@ -79,7 +79,7 @@ BOMBS: dict[str, tuple[str, Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", every_nth(BOMBS, 3))
+@pytest.mark.parametrize("name", every_nth(BOMBS, 4))
 def test_bombs_are_refused_at_once(server: Server, name: str) -> None:
     """The error names the field, nothing is queued, and other requests are answered in between."""
     path, change, text = BOMBS[name]
@@ -87,7 +87,7 @@ def test_bombs_are_refused_at_once(server: Server, name: str) -> None:
 
     def probe() -> None:
         client = Client(server.url)
-        while not is_over.is_set():
+        while not is_over.wait(0.01):
             begun = time.monotonic()
             client.request("GET", "/healthz", None, {})
             waits.append(time.monotonic() - begun)

@@ -152,7 +152,9 @@ def test_recipients_and_bytes_are_limited(server: Server) -> None:
     many = {f"m{number}@example.org": {"n": str(number)} for number in range(1_001)}
     refused = post(server, bulk(many, text="%recipient.n%")).expect(400)
     del many["m1000@example.org"]
-    post(server, [*bulk(many, text="%recipient.n%"), ("o:testmode", "yes")]).expect(200)
+    # Held, because nobody looks at the messages
+    later = ("o:deliverytime", "Thu, 01 May 2031 10:00:00 GMT")
+    post(server, [*bulk(many, text="%recipient.n%"), later]).expect(200)
     content = b"x" * 2_097_152
     files = [("attachment", f"{number}.bin", "application/octet-stream", content) for number in range(13)]
     large = post(server, build(), files=files).expect(400)
@@ -224,8 +226,8 @@ def test_domain_must_be_one_of_the_account(fresh_server: FreshServer, smtp_serve
 
 def test_killed_request_can_be_repeated(fresh_server: FreshServer) -> None:
     """After a kill in the middle of a request, all recipients or none have a message; the repetition adds the rest."""
-    server = fresh_server()
-    variables = {f"m{number}@example.org": {"n": str(number)} for number in range(1_000)}
+    server, count = fresh_server(), 300
+    variables = {f"m{number}@example.org": {"n": str(number)} for number in range(count)}
     fields = bulk(variables, text="%recipient.n%", v__email_id="42")
     for delay in (0.1, 0.5):
         sending = threading.Thread(target=lambda: suppress_errors(lambda: post(server, fields)), daemon=True)
@@ -234,11 +236,11 @@ def test_killed_request_can_be_repeated(fresh_server: FreshServer) -> None:
         server.kill()
         sending.join(30)
         server.start()
-        assert count_messages(server) in (0, 1_000)
+        assert count_messages(server) in (0, count)
     first, second = post(server, fields).expect(200), post(server, fields).expect(200)
 
     assert first == second
-    assert count_messages(server) == 1_000
+    assert count_messages(server) == count
 
 
 def suppress_errors(function: Callable[[], object]) -> None:

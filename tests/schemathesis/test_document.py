@@ -108,8 +108,8 @@ def sign_in(server: Server, email: str, password: str) -> str:
     return str(server.client().post("/v1/login", {"email": email, "password": password}).expect(200)["token"])
 
 
-def run_schemathesis(server: Server, place: Path, phases: str, examples: int) -> None:
-    """Create one object of every kind and run Schemathesis, which must find no failure."""
+def run_schemathesis(server: Server, place: Path, phases: str, examples: int, step: int = 1) -> None:
+    """Create one object of every kind and run Schemathesis on every `step`-th path, which must find no failure."""
     things = Tenant(server.client()).create_objects("alpha").object_ids
     config = place / "schemathesis.toml"
     token = sign_in(server, EMAIL, PASSWORD)
@@ -129,6 +129,9 @@ def run_schemathesis(server: Server, place: Path, phases: str, examples: int) ->
         sys.executable, "-m", "schemathesis.cli", "--no-color", "--config-file", str(config), "run",
         f"{server.url}/openapi.yaml", "--phases", phases,
     ]  # fmt: skip
+    if step > 1:
+        for path in sorted(owner.contract().document["paths"])[::step]:
+            command += ["--include-path", path]
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=9000)
     (place / "said.txt").write_text(done.stdout)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
@@ -143,10 +146,12 @@ def rejected_operations(output: str) -> set[str]:
 
 
 def test_operations_match_the_document(target_server: Server, tmp_path: Path, full: bool) -> None:
-    """Valid requests succeed or break a rule that no schema expresses, invalid ones fail, and responses match."""
-    run_schemathesis(
-        target_server, tmp_path, "examples,coverage,fuzzing" if full else "examples,fuzzing", 50 if full else 1
-    )
+    """Valid requests succeed or break a rule that no schema expresses, invalid ones fail, and responses match.
+
+    A third of the paths, all with `--full`.
+    """
+    phases, examples, step = ("examples,coverage,fuzzing", 50, 1) if full else ("examples,fuzzing", 1, 3)
+    run_schemathesis(target_server, tmp_path, phases, examples, step)
     target_server.stop()
 
 
