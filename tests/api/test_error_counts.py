@@ -245,7 +245,7 @@ ALIASES: dict[str | int, tuple[str | int, ...]] = {
 }
 ASKING = [route for route in ROUTES if route.query_type is not None and route.form_type is None]
 _settings = settings(
-    max_examples=examples(12, full=40),
+    max_examples=examples(4, full=40),
     derandomize=True,
     database=None,
     deadline=None,

@@ -144,15 +144,25 @@ def test_a_result_has_no_secrets(api: Client) -> None:
 
 
 def test_the_replay_of_a_deleted_flow_ends(fresh_server: FreshServer) -> None:
-    """It is not begun again and again, and another one is run. The replays of this test are programs, not forked."""
+    """It is not begun again and again, and another one is run.
+
+    The replays of this test are programs, not forked, and so is the rehearsal of a preflight.
+    """
     server = fresh_server(cold=True)
     api = server.client()
     write_past(api, "gone", 2)
+    campaign = api.post("/campaigns", {
+        "name": "All", "trigger_attributes": {"segment_id": api.post("/segments", {"name": "All"}).json["id"]},
+        "template_attributes": {"subject": "Hi", "body": "<p>{{ contact.first_name }}</p>"},
+    }).expect(201)  # fmt: skip
     deleted, other = create_flow(api, "gone"), create_flow(api, "stays")
     api.post(f"/flows/{deleted}/replay").expect(202)
     api.delete(f"/flows/{deleted}").expect(200)
     api.post(f"/flows/{other}/replay").expect(202)
     assert wait_for_replay(api, other)["state"] == "complete"
+    preflight = f"/campaigns/{campaign['id']}/preflight"
+    rehearsal = api.wait(preflight, lambda row: row["facts"]["rehearsal"]["status"] in ("complete", "failed"))["facts"]
+    assert (rehearsal["rehearsal"]["status"], rehearsal["rehearsal"]["done"]) == ("complete", 2)
     database = apsw.Connection(str(server.data / "campanero.db"))
     assert "running" not in (states := [row[0] for row in database.execute("SELECT state FROM flow_replay")]), states
     assert "waiting" not in states

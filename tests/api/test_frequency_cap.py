@@ -25,11 +25,7 @@ def test_the_cap_holds_for_parallel_campaigns(fresh_server: FreshServer, smtp_se
     assert reasons == {None, "frequency_cap"}
     assert api.patch("/account", {"frequency_cap": None}).expect(200)["frequency_cap"] is None
     assert completed(api, send(api, group))["stats"]["sent"] == 20
-
-
-def test_invalid_frequency_caps_are_rejected(fresh_server: FreshServer) -> None:
-    """Both numbers are required and positive; errors are reported at their paths."""
-    api = fresh_server().client()
+    # Both numbers are required and positive
     for body, path in (
         ({"messages": 0, "days": 1}, "frequency_cap.messages"), ({"messages": 1}, "frequency_cap.days"),
         ({"messages": 1, "days": 1.5}, "frequency_cap.days"), ("often", "frequency_cap"),

@@ -8,11 +8,11 @@ from tests.conftest import FreshServer
 from tests.kit.server import EMAIL
 
 
-def test_pages_take_ids_of_any_size(fresh_server: FreshServer) -> None:
+def test_pages_take_ids_of_any_size(fresh_server: FreshServer, full: bool) -> None:
     """Merging, consent and tests shown as a contact concern this contact, and never the one with another id."""
     server = fresh_server(start=False)
     server.start().stop()
-    for first_id in (999_999, 1_234_566, 1_795_000_000_000):
+    for first_id in (999_999, 1_234_566, 1_795_000_000_000) if full else (999_999, 1_795_000_000_000):
         with closing(sqlite3.connect(server.data / "campanero.db")) as database, database:
             database.execute("DELETE FROM sqlite_sequence WHERE name IN ('contact', 'channel', 'message')")
             names = [(name, first_id) for name in ("contact", "channel", "message")]

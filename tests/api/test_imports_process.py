@@ -17,7 +17,7 @@ from tests.kit.server import EMAIL, Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import import_results, upload, wait_for_import
 
-PEOPLE = 20_000
+PEOPLE = 8_000
 
 
 def create_file(number: int = PEOPLE) -> str:
@@ -105,7 +105,7 @@ def test_cancel_and_undo_an_import(running: Server) -> None:
 def test_the_page_of_an_import_cancelled_while_reading(running: Server) -> None:
     """The page says that nothing was imported, and has no link to results."""
     api = running.client()
-    job = upload(api, create_file(10 * PEOPLE)).expect(201)["id"]
+    job = upload(api, create_file(200_000)).expect(201)["id"]
     wait_until(lambda: any((running.data / "imports").rglob("staging.raw")))
     api.post(f"/imports/{job}/cancel").expect(200)
     api.wait(f"/imports/{job}", lambda row: row["status"] == "cancelled")
@@ -135,7 +135,7 @@ def test_a_stop_interrupts_an_import(running: Server) -> None:
 def test_cancel_and_stop_do_not_wait_for_the_child_process(running: Server) -> None:
     """A child that reports nothing is ended by Cancel, by SIGTERM of the service, and by its stop."""
     api = running.client()
-    job = upload(api, create_file(5 * PEOPLE)).expect(201)["id"]
+    job = upload(api, create_file(100_000)).expect(201)["id"]
     child = find_child(running, "read-import")
     os.kill(child, signal.SIGSTOP)
     api.post(f"/imports/{job}/cancel").expect(200)
@@ -143,7 +143,7 @@ def test_cancel_and_stop_do_not_wait_for_the_child_process(running: Server) -> N
     api.wait(f"/imports/{job}", lambda row: row["status"] == "cancelled", extend_timeout(1))
     assert wait_until_ended(child) and time.monotonic() - begun < extend_timeout(1)
 
-    upload(api, create_file(5 * PEOPLE)).expect(201)
+    upload(api, create_file(100_000)).expect(201)
     child = find_child(running, "read-import")
     os.kill(child, signal.SIGSTOP)
     begun = time.monotonic()

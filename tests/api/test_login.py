@@ -166,7 +166,7 @@ def test_a_sign_in_cannot_outlive_a_change_of_the_user(server: Server, own_clock
 
         with ThreadPoolExecutor(4) as pool:
             running = [pool.submit(sign_in_again) for _ in range(4)]
-            time.sleep(0.5)
+            time.sleep(0.2)
             admin.patch(path, change).expect(200)
             # As many failures as the limit allows in all, so that the sign-ins that were on their way can end.
             time.sleep(0.2)

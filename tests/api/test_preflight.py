@@ -99,8 +99,8 @@ def test_a_link_that_takes_too_long_is_a_warning(api: Client) -> None:
 
 
 def test_a_dormant_audience_is_a_warning(fresh_server: FreshServer, clock: TestClock) -> None:
-    """Contacts that got nothing for six months are a warning. The rehearsals of this test are programs, not forked."""
-    api = fresh_server(clock=clock, cold=True).client()
+    """Contacts that got nothing for six months are a warning."""
+    api = fresh_server(clock=clock).client()
     group, _ = list_with_contacts(api, flo={"first_name": "Flo"})
     campaign = create_draft(api, group, body="<p>Hi</p>")
     assert "dormant" not in warning_codes(wait_for_rehearsal(api, campaign))

@@ -173,7 +173,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", every_nth(CASES, 3))
+@pytest.mark.parametrize("case", every_nth(CASES, 5))
 def test_provider_reports(case: str, world: World) -> None:
     """Each kind of report has its documented effect, and a repeated one has none."""
     build, *expected = CASES[case]
@@ -316,12 +316,17 @@ def test_recipient_address_formats(spelling: str, world: World) -> None:
     assert list(world.state(message)) == list(COMPLAINED)
 
 
-@pytest.mark.parametrize("recipient", ["other", None, ""])
-@pytest.mark.parametrize("kind", ["delivered", "bounced", "soft_bounced", "complained"])
-def test_reports_must_name_the_recipient(kind: str, recipient: str | None, world: World) -> None:
+def test_reports_must_name_the_recipient(world: World) -> None:
     """A report of any provider with another recipient or none has no effect."""
-    message = world.sent()
-    to = world.sent()["to"] if recipient == "other" else recipient
+    message, other = world.sent(), world.sent()
+    for recipient in (other["to"], None, ""):
+        for kind in ("delivered", "bounced", "soft_bounced", "complained"):
+            check_report_of_another(world, message, kind, recipient)
+    assert list(world.state(other)) == list(NOTHING)
+
+
+def check_report_of_another(world: World, message: Any, kind: str, to: str | None) -> None:
+    """Post a report of a message with another recipient or none from each provider, and check that it has no effect."""
     posts = [
         world.sendgrid(message, {"delivered": "delivered", "complained": "spamreport"}.get(kind, "bounce"), email=to),
         world.mailgun(message, {"delivered": "delivered", "complained": "complained"}.get(kind, "failed"), recipient=to,
@@ -336,7 +341,7 @@ def test_reports_must_name_the_recipient(kind: str, recipient: str | None, world
     for post in posts:
         assert world.post(post).status == 200
     response = world.post(world.custom_relay(message, kind, recipient=to))
-    if recipient == "other":
+    if to:
         assert response.status == 200
     else:
         assert response.expect(422)["validation_errors"] == {"recipient": ["can't be blank"]}

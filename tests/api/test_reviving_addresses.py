@@ -15,7 +15,7 @@ from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.forms import BEHIND_PROXY, create_form, get_link, request_as_visitor, submit_form, wait_for_system_emails
-from tests.kit.sampling import every_nth
+from tests.kit.sampling import sampled
 from tests.kit.server import Server
 from tests.kit.uploads import import_results, upload, wait_for_import
 
@@ -149,6 +149,8 @@ TRIES: dict[str, tuple[Try | None, tuple[State, ...], bool]] = {
     "lift without a reason": (_lift_without_reason, NOTHING, False),
 }  # fmt: skip
 CELLS = [(before, name) for before in STATES for name in TRIES]
+# Each action in some of the states
+SAMPLE = CELLS[3::4]
 
 
 def address_of(before: str, name: str) -> str:
@@ -174,23 +176,26 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def results(server: Server) -> Results:
-    """Create every state, do every action, then send to all addresses."""
+def results(server: Server, full: bool) -> Results:
+    """Create the states, do the actions, then send to all addresses."""
     # Not validated against the document: other tests do that, and these are a thousand requests
     api = server.client(validate=False, keep_alive=True)
-    contacts = {cell: create_state(api, *cell) for cell in CELLS}
+    cells = CELLS if full else SAMPLE
+    contacts = {cell: create_state(api, *cell) for cell in cells}
     kept: dict[str, list[str]] = {}
-    for before, name in CELLS:
+    for before, name in cells:
         act, address = TRIES[name][0], address_of(before, name)
         if act is not None:
             response = act(api, address, contacts[before, name])
             kept[address] = (response or {}).get("kept_opt_out", [])
     form = create_form(server, "Letter")
-    for before in STATES:
-        _resubscribe(server, address_of(before, "preferences"), contacts[before, "preferences"])
-        _sign_up_and_confirm(server, form, before, address_of(before, "confirmation"))
-    for name, wanted in (("import", True), ("import without opt_in", False)):
-        lines = "".join(f"{address_of(before, name)},Imported\n" for before in STATES)
+    for before, name in cells:
+        if name == "preferences":
+            _resubscribe(server, address_of(before, name), contacts[before, name])
+        elif name == "confirmation":
+            _sign_up_and_confirm(server, form, before, address_of(before, name))
+    for action, wanted in (("import", True), ("import without opt_in", False)):
+        lines = "".join(f"{address_of(before, name)},Imported\n" for before, name in cells if name == action)
         job = wait_for_import(api, upload(api, f"email,first_name\n{lines}", opt_in=wanted, consent_source="a sheet"))
         for row in import_results(api, job["id"]):
             kept[row["address"]] = row["kept_opt_out"].split()
@@ -203,7 +208,7 @@ def results(server: Server) -> Results:
     api.wait(f"/campaigns/{campaign}", lambda row: row["status"] == "completed")
     rows = {row["to"].lower(): row for row in api.all("/messages", campaign_id=campaign)}
     letter = {"subject": "s", "body": "b"}
-    single = {address_of(*cell): api.post("/messages", {"to": address_of(*cell), **letter}) for cell in CELLS}
+    single = {address_of(*cell): api.post("/messages", {"to": address_of(*cell), **letter}) for cell in cells}
     return Results(api, kept, rows, single)
 
 
@@ -244,7 +249,9 @@ def current_state(results: Results, address: str) -> State:
     return State(channel["subscribed"], channel["opted_out_by"], channel["suppression_reason"])
 
 
-@pytest.mark.parametrize(("before", "name"), every_nth(CELLS, 3), ids=[f"{before}: {name}" for before, name in CELLS])
+@pytest.mark.parametrize(
+    ("before", "name"), sampled(CELLS, SAMPLE), ids=[f"{before}: {name}" for before, name in CELLS]
+)
 def test_every_action_in_every_state(before: str, name: str, results: Results) -> None:
     """The action has the documented result, kept opt-outs are listed, and only allowed addresses get mail."""
     _, cells, says = TRIES[name]
@@ -285,7 +292,8 @@ def test_suppressions_apply_to_one_account(results: Results, server: Server) -> 
     number = server.cli("account", "add", "Elsewhere").stdout.strip()
     other = server.client(server.new_key("elsewhere", "--account", number))
     for before in STATES:
-        assert state_of(other.post("/contacts", {"email": address_of(before, "write")}).expect(201)) == IN
+        name = next(name for state, name in SAMPLE if state == before)
+        assert state_of(other.post("/contacts", {"email": address_of(before, name)}).expect(201)) == IN
 
 
 def test_a_manual_suppression_expires(fresh_server: FreshServer, clock: TestClock) -> None:

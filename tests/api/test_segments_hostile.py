@@ -61,15 +61,15 @@ class Attacker:
         return self.check(response, query, int(response.headers.get("X-Total-Count", "0")))
 
 
-def send_hostile_values(attacker: Attacker) -> None:
-    """Send every hostile value wherever a filter, search or list accepts one."""
+def send_hostile_values(attacker: Attacker, step: int = 1) -> None:
+    """Send every hostile value wherever a filter, search or list accepts one; every `step`-th to each field."""
     spec = attacker.api.get("/segments/spec").expect(200)
-    for field in spec["fields"]:
+    for number, field in enumerate(spec["fields"]):
         predicates = [predicate["predicate"] for predicate in spec["types"][field["type"]]]
-        for at, value in enumerate(VALUES):
+        for at, value in list(enumerate(VALUES))[number % step :: step]:
             name = field["name"].replace("<path>", "x")
             attacker.count_filters([{"name": name, "predicate": predicates[at % len(predicates)], "value": value}])
-    for word in WORDS:
+    for number, word in enumerate(WORDS):
         for name in (word, f"data.{word}", f"contact_data.x.{word}", f"contact_{word}"):
             attacker.count_filters([{"name": name, "predicate": "eq", "value": "y"}])
         assert attacker.count_filters([{"name": "email", "predicate": word, "value": "y"}]).status == 422
@@ -77,20 +77,20 @@ def send_hostile_values(attacker: Attacker) -> None:
         attacker.count_filters([{"name": "event", "predicate": "performed", "value": value}])
         attacker.list_contacts("/contacts/search", q=word)
         attacker.list_contacts("/contacts", search=word)
-        for name in FILTERS:
+        for name in FILTERS[number % step :: step]:
             attacker.list_contacts("/contacts", **{name: word})
         for name in ("sort", "order", "order_by"):
             assert attacker.list_contacts("/contacts", **{name: word}).status == 422
 
 
-def test_hostile_values_find_no_other_account(fresh_server: FreshServer) -> None:
+def test_hostile_values_find_no_other_account(fresh_server: FreshServer, full: bool) -> None:
     """Every request is a 200 or 422, and finds no contact of another account."""
     server = fresh_server(env=UNLIMITED)
     mine = server.client(validate=False, keep_alive=True)
     mine.post("/contacts", {"email": "mine@example.org", "data": {"x": "y", "tags": ["vip"]}}).expect(201)
     add_second_account(server.data, 40)
     attacker = Attacker(mine, most=1, soon=5.0)
-    send_hostile_values(attacker)
+    send_hostile_values(attacker, 1 if full else 3)
     assert mine.get("/contacts").headers["X-Total-Count"] == "1"
 
 

@@ -3,23 +3,15 @@
 import time
 from typing import Any
 
-import pytest
-
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.smtp import SmtpServer
 
-NOBODY = [{"name": "email", "predicate": "eq", "value": "nobody@example.org"}]
 
-
-@pytest.fixture
-def api(fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock) -> Client:
-    """Return a client of a server with two contacts, an SMTP relay and the test's clock."""
-    client = fresh_server(relay=smtp_server.port, clock=clock).client()
-    for name in ("one", "two"):
-        client.post("/contacts", {"email": f"{name}@example.org"}).expect(201)
-    return client
+def filters_for(name: str) -> list[dict[str, Any]]:
+    """Return filters that match one address."""
+    return [{"name": "email", "predicate": "eq", "value": f"{name}@example.org"}]
 
 
 def schedule_campaign(
@@ -38,38 +30,29 @@ def schedule_campaign(
     return path, segment
 
 
-def test_an_empty_segment_completes_at_once(api: Client, smtp_server: SmtpServer, clock: TestClock) -> None:
-    """A campaign whose segment matches no contact completes with an audience of zero."""
-    path, _ = schedule_campaign(api, clock, NOBODY)
-    clock.advance(hours=1, seconds=5)
-    done = api.wait(path, lambda row: row["status"] == "completed")
-    assert (done["audience_count"], done["stats"]["sent"], smtp_server.messages) == (0, 0, [])
-    assert api.get("/messages", campaign_id=int(path.split("/")[-1])).json == []
-
-
 def test_the_segment_is_evaluated_at_the_time_of_the_send(
-    api: Client, smtp_server: SmtpServer, clock: TestClock
+    fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock
 ) -> None:
-    """A contact that matches after scheduling and before the send gets the message."""
-    path, _ = schedule_campaign(api, clock, NOBODY)
-    api.post("/contacts", {"email": "nobody@example.org"}).expect(201)
-    clock.advance(hours=1, seconds=5)
-    done = api.wait(path, lambda row: row["status"] == "completed")
-    assert (done["audience_count"], len(smtp_server.messages)) == (1, 1)
+    """An audience of nobody completes, contacts that match by then get the message, and all contacts are confirmed.
 
-
-def test_a_segment_without_filters_pauses_the_campaign(api: Client, smtp_server: SmtpServer, clock: TestClock) -> None:
-    """If the filters are removed after scheduling, the campaign is paused instead of sent to all contacts."""
-    path, segment = schedule_campaign(api, clock, NOBODY)
+    If the filters are removed after scheduling, the campaign is paused instead of sent to all contacts.
+    """
+    api = fresh_server(relay=smtp_server.port, clock=clock).client()
+    for name in ("first", "second"):
+        api.post("/contacts", {"email": f"{name}@example.org"}).expect(201)
+    nobody, _ = schedule_campaign(api, clock, filters_for("nobody"))
+    late, _ = schedule_campaign(api, clock, filters_for("late"))
+    widened, segment = schedule_campaign(api, clock, filters_for("nobody"))
+    everybody, _ = schedule_campaign(api, clock, [], confirm_send_to_all=True)
+    api.post("/contacts", {"email": "late@example.org"}).expect(201)
     api.patch(f"/segments/{segment}", {"filters": []}).expect(200)
     clock.advance(hours=1, seconds=5)
-    paused = api.wait(path, lambda row: row["status"] == "paused")
-    assert (paused["pause_reason"], smtp_server.messages) == ("confirmation_required", [])
 
-
-def test_confirmation_counts_for_a_scheduled_send(api: Client, smtp_server: SmtpServer, clock: TestClock) -> None:
-    """A segment without filters that was confirmed when scheduling is sent to all contacts."""
-    path, _ = schedule_campaign(api, clock, [], confirm_send_to_all=True)
-    clock.advance(hours=1, seconds=5)
-    done = api.wait(path, lambda row: row["status"] == "completed")
-    assert (done["audience_count"], len(smtp_server.messages)) == (2, 2)
+    done = [api.wait(path, lambda row: row["status"] == "completed") for path in (nobody, late, everybody)]
+    assert [(row["audience_count"], row["stats"]["sent"]) for row in done] == [(0, 0), (1, 1), (3, 3)]
+    paused = api.wait(widened, lambda row: row["status"] == "paused")
+    assert paused["pause_reason"] == "confirmation_required"
+    for path in (nobody, widened):
+        assert api.get("/messages", campaign_id=int(path.split("/")[-1])).json == []
+    addresses = [f"{name}@example.org" for name in ("first", "late", "late", "second")]
+    assert sorted(message.to for message in smtp_server.messages) == addresses

@@ -66,7 +66,7 @@ def test_a_missing_scope_comes_before_the_size(server: Server) -> None:
     assert narrow.request("POST", "/v1/my/lists", body, TYPED | {"Authorization": f"Bearer {narrow.key}"}).status == 403
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "zstd", "gzip, br"])
+@pytest.mark.parametrize("coding", sampled(["gzip", "br", "deflate", "zstd", "gzip, br"], ["gzip", "gzip, br"]))
 def test_compressed_bodies_are_415_everywhere(coding: str, api: Client) -> None:
     """No body is decompressed, which prevents decompression bombs."""
     reading = [operation for operation in all_operations(api) if operation.media_types]
@@ -93,17 +93,27 @@ def with_raw_text(value: Any, text: str) -> bytes:
     return json.dumps(value).replace('"?"', text).encode()
 
 
+@pytest.fixture(scope="module")
+def mine(api: Client) -> Tenant:
+    """Return an account with one object of every kind."""
+    return Tenant(api).create_objects("mine")
+
+
 @pytest.mark.parametrize("text", sampled(INVALID_TEXTS, ['"\\u0000"', '"a\\ud800b"']))
-def test_invalid_text_is_422_in_every_field(text: str, api: Client) -> None:
-    """A NUL or a lone surrogate is an error of its field, and nothing is written."""
-    walk, fields = OpenApiDocument(api), 0
-    mine = Tenant(api)
-    mine.object_ids or mine.create_objects(f"t{abs(hash(text)) % 10_000}")
+def test_invalid_text_is_422_in_every_field(text: str, api: Client, mine: Tenant, full: bool) -> None:
+    """A NUL or a lone surrogate is an error of its field, and nothing is written.
+
+    Each field gets one of both, with `--full` every text.
+    """
+    walk, fields, turn = OpenApiDocument(api), 0, INVALID_TEXTS.index(text)
     before = {path: body for path, body in mine.read_all().items() if "events" not in path}
     for operation in walk.operations():
         schema = walk.request_schema(operation)
         for where, leaf in walk.leaves(schema) if schema is not None else ():
             if leaf.get("type") not in ("string", "object") or where.endswith("[]"):
+                continue
+            turn += 1
+            if turn % 2 and not full:
                 continue
             value = {"key": "?"} if leaf.get("type") == "object" else "?"
             path = mine.path(operation) if operation.has_id else operation.path
@@ -113,20 +123,25 @@ def test_invalid_text_is_422_in_every_field(text: str, api: Client) -> None:
             names = [name.replace("[0]", "[]") for name in validation_errors(response)]
             assert any(is_error_of(name, where) for name in names), (operation, where, response.text)
             fields += 1
-    assert fields >= 70
+    assert fields >= (70 if full else 35)
     assert {path: body for path, body in mine.read_all().items() if "events" not in path} == before
 
 
 @pytest.mark.parametrize("number", sampled([HUGE, "-" + HUGE, "1e400", "-1e400"], [HUGE, "-1e400"]))
-def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> None:
-    """A number that is too large is an error wherever a number or any value is allowed."""
-    walk, fields = OpenApiDocument(api), 0
-    mine = Tenant(api).create_objects(f"n{abs(hash(number)) % 10_000}")
+def test_invalid_numbers_are_422_in_every_field(number: str, api: Client, mine: Tenant, full: bool) -> None:
+    """A number that is too large is an error wherever a number or any value is allowed.
+
+    Each field gets one of two, with `--full` every number.
+    """
+    walk, fields, turn = OpenApiDocument(api), 0, len(number) % 2
     for operation in walk.operations():
         schema = walk.request_schema(operation)
         for where, leaf in walk.leaves(schema) if schema is not None else ():
             many = walk.contains_ids(where, leaf) and leaf.get("type") == "array"
             if leaf.get("type") not in ("integer", "number", "object") and not many:
+                continue
+            turn += 1
+            if turn % 2 and not full:
                 continue
             value: Any = ["?"] if many else {"key": ["?"]} if leaf.get("type") == "object" else "?"
             path = mine.path(operation) if operation.has_id else operation.path
@@ -140,7 +155,7 @@ def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> Non
             names = [name.replace("[0]", "[]") for name in validation_errors(response)]
             assert any(is_error_of(name, where) for name in names), (operation, where, response.text)
             fields += 1
-    assert fields >= 30
+    assert fields >= (30 if full else 15)
     filters = [{"name": "email_sent_count", "predicate": "gt", "value": "?"}]
     headers = TYPED | {"Authorization": f"Bearer {api.key}"}
     for path in ("/v1/my/segments/count", "/v1/my/segments"):
@@ -149,7 +164,7 @@ def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> Non
         )
 
 
-@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("text", sampled(["NaN", "Infinity", "-Infinity"], ["NaN", "-Infinity"]))
 def test_nan_is_invalid_json(text: str, api: Client) -> None:
     """NaN and Infinity are a 400 in every operation that reads JSON (docs/decisions.md#3)."""
     for operation in all_operations(api):

@@ -23,7 +23,7 @@ def test_an_email_of_many_lines_stops_nobody(server: Server, api: Client) -> Non
         address = f"reader{attempt}@example.org"
         # Each "\n" is a line of its own in the HTML and in the text.
         body = {"to": address, "subject": "Lines", "body": "<p>Hello</p>" + "\n" * 95_000, "text": "Hi\n" * 95_000}
-        with Probe(server.port) as probe:
+        with Probe(server) as probe:
             message = api.post("/messages", body).expect(201)
             sent = api.wait(f"/messages/{message['id']}", is_final)
         assert sent["status"] == "sent"

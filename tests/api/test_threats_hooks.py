@@ -78,18 +78,19 @@ def test_forged_requests_are_rejected(name: str, world: World) -> None:
 
 
 @pytest.mark.parametrize("name", SIGNED)
-@pytest.mark.parametrize("age", [600, 301, -330, 270], ids=str)  # time goes on while it is posted
-def test_old_and_future_requests_are_rejected(age: int, name: str, world: World) -> None:
+def test_old_and_future_requests_are_rejected(name: str, world: World) -> None:
     """A request signed more than five minutes ago, or in the future, is a 403.
 
     Postal repeats a request for 36 minutes with its first signature.
     """
-    if name == "postal" and age > 270:
-        age += 36 * 60 + 30
     message = world.sent()
-    response = world.post(POSTS[name](world, message, at=world.clock.now() - age))
-    assert response.status == (200 if age == 270 else 403)
-    assert world.state(message)[0] == (STATUS.get(name, "complained") if age == 270 else "sent")
+    for age in (600, 301, -330):
+        at = world.clock.now() - age - (36 * 60 + 30 if name == "postal" and age > 0 else 0)
+        assert world.post(POSTS[name](world, message, at=at)).status == 403
+    assert world.state(message)[0] == "sent"
+    # Not to the second, because time goes on while it is posted
+    assert world.post(POSTS[name](world, message, at=world.clock.now() - 270)).status == 200
+    assert world.state(message)[0] == STATUS.get(name, "complained")
 
 
 def test_a_replayed_postal_request_has_no_effect(world: World) -> None:
@@ -100,13 +101,13 @@ def test_a_replayed_postal_request_has_no_effect(world: World) -> None:
     assert world.state(message) == ("delivered", ["email_delivered"], None, True)
 
 
-@pytest.mark.parametrize("name", POSTS)
-def test_a_signature_is_valid_for_one_webhook(name: str, world: World) -> None:
+def test_a_signature_is_valid_for_one_webhook(world: World) -> None:
     """A request that is signed for one webhook is a 403 at all others."""
     message = world.sent()
-    post = POSTS[name](world, message)
-    for other in set(POSTS) - {name}:
-        assert world.post(post._replace(path=f"/hooks/{other}")).status == 403
+    for name, build in POSTS.items():
+        post = build(world, message)
+        for other in set(POSTS) - {name}:
+            assert world.post(post._replace(path=f"/hooks/{other}")).status == 403, (name, other)
     assert list(world.state(message)) == list(NOTHING)
 
 

@@ -102,7 +102,7 @@ def without_path(answer: Response, path: str) -> str:
     return answer.text.replace(path, "<path>")
 
 
-def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
+def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visitor, Tenant], full: bool) -> None:
     """Every page and action with an id of A is the same 404 for B as an unknown id, and A's objects are unchanged."""
     ours, owner, stranger, _ = both
     ours.api.put(f"/templates/{ours.object_ids['templates']}/translations/de", {"texts": {}}).expect(200)
@@ -110,7 +110,7 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
     # Apps of other users are tried in test_connected_apps.py.
     ours.object_ids["invitations"] = ours.object_ids["files"] = ours.object_ids["apps"] = 1
     before = ours.read_all()
-    walked = 0
+    walked, opened = 0, set[frozenset[str]]()
     for method, path in page_routes():
         # The link of an invitation is open to whoever has its token; the test below requests it with wrong tokens.
         # The rules for sending belong to the installation; only its first account may see them. Passkeys of other
@@ -122,15 +122,18 @@ def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visit
         if not _ID.search(path) or path.startswith(own_places):
             continue
         known, never = with_id(path, ours.object_ids), with_id(path, None)
-        for form in ({}, FORM) if method == "POST" else (FORM,):
+        for form in ({}, FORM) if method == "POST" and (full or walked % 3 == 0) else (FORM,):
             got, none = stranger.send(method, known, form), stranger.send(method, never, form)
             # An empty form may be rejected before the id is looked up
             assert got.status == none.status and got.status in ((404,) if form else (404, 422)), (method, path)
             assert without_path(got, known) == without_path(none, never), (method, path)
             assert "alpha" not in got.text
             walked += 1
-        if method == "GET":
+        kinds = frozenset(_ID.findall(path))
+        if method == "GET" and (full or kinds not in opened):
+            # The ids are those of objects
             assert owner.send(method, known).status in (200, 303), path
+            opened.add(kinds)
     assert walked >= 60
     assert ours.read_all() == before
 
@@ -158,12 +161,13 @@ def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant,
     _, owner, stranger, _ = both
     seen = ""
     for method, path in page_routes():
-        if method != "GET" or "<" in path:
+        if method != "GET" or "<" in path or path.startswith("/docs"):
             continue
-        for query in ("", "?search=alpha", "?q=alpha"):
+        for query in ("", "?search=alpha&q=alpha"):
             page = stranger.send("GET", path + query)
             shown = page.text.replace('value="alpha"', "").replace("“alpha”", "").replace("search=alpha", "")
             assert not re.search(r"alpha (list|template|campaign|segment|letter|picture)|alpha@", shown), path + query
+    for path in ("/lists", "/templates", "/campaigns", "/templates/pictures", "/contacts"):
         seen += owner.send("GET", path).text
     words = ("alpha list", "alpha template", "alpha campaign", "alpha picture", "alpha@example.org")
     assert all(word in seen for word in words)

@@ -21,7 +21,7 @@ def measure_wait(server: Server, work: Callable[[], Any]) -> Any:
     """Return the result of `work`, during which no other client may wait; the best of some attempts counts."""
     waits = []
     for _ in range(ATTEMPTS):
-        with Probe(server.port) as probe:
+        with Probe(server) as probe:
             result = work()
         waits.append(probe.longest)
         if not MAX_WAIT_SECONDS <= probe.longest < 2:
