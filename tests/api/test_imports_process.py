@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client
 from tests.kit.https_clients import wait_until
-from tests.kit.process_metrics import list_process_tree, wait_until_ended
+from tests.kit.process_metrics import list_process_tree, runs_command, wait_until_ended
 from tests.kit.server import EMAIL, Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import import_results, upload, wait_for_import
@@ -45,13 +44,7 @@ def find_child(server: Server, word: str) -> int:
     child_ids: list[int] = []
 
     def look() -> bool:
-        for pid in list_process_tree(server.pid):
-            try:
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if word.encode() in words:
-                child_ids.append(pid)
+        child_ids.extend(pid for pid in list_process_tree(server.pid) if runs_command(pid, word))
         return bool(child_ids)
 
     wait_until(look)

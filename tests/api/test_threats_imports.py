@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.fork_server import REAL_CHILDREN
 from tests.kit.process_metrics import list_process_tree
 from tests.kit.sampling import full_only, sampled
 from tests.kit.server import Server
@@ -206,7 +207,7 @@ def test_a_killed_large_import_has_the_same_result(fresh_server: FreshServer, fu
         else f"\u00a0M{index // 2}@EXAMPLE.org\u00a0,N{index},{index}\n"
         for index in range(number)
     )
-    quiet, rough = fresh_server(), fresh_server()
+    quiet, rough = fresh_server(env=REAL_CHILDREN), fresh_server()
     with record_memory(quiet) as seen:
         clean = wait_for_import(quiet.client(), upload(quiet.client(), file), 600)
     assert clean["total"] == number and clean["failed"] == 0

@@ -16,7 +16,7 @@ import pytest
 
 from tests.kit import typescript
 from tests.kit.server import ROOT, Server
-from tests.rules.test_openapi import publish
+from tests.rules.published import publish
 
 DIRECTORY = ROOT / "tests/clients/generators"
 PYTHON = DIRECTORY / "venv/bin"

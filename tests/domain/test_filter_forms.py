@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.audience.filters.compiler import ConditionGroup, EventCondition, Node, is_judged
@@ -14,6 +14,7 @@ from tests.domain.filters_people import insert_contacts
 from tests.domain.filters_random import filters
 from tests.domain.home import Home
 from tests.kit.html_forms import get_form_fields
+from tests.kit.sampling import examples
 from ui import view
 from ui.forms.filter_rows import FilterRows
 from ui.widgets import filter_builder
@@ -62,6 +63,7 @@ def render_rows(home: Home, rows: FilterRows, place: str = "segment") -> str:
     )
 
 
+@settings(max_examples=examples(10, full=60))
 @given(raw_filters=st.lists(filters, max_size=4))
 def test_a_form_round_trip_keeps_filters(home: Home, raw_filters: list[Any]) -> None:
     """Random filters that are shown and posted back unchanged have the same meaning, also a second time."""

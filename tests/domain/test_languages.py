@@ -28,7 +28,9 @@ STORED = gettext_stored("is too long (maximum is %(limit)s bytes)")
 @pytest.fixture(scope="module")
 def languages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Support the made-up languages in this process."""
-    variables = pseudo_languages.environment(tmp_path_factory.mktemp("catalogues"))
+    variables = pseudo_languages.environment(
+        tmp_path_factory.mktemp("catalogues"), ["First name", "is in use", "is invalid", "the mailbox is full", STORED]
+    )
     i18n.use_test_catalogues(variables["CAMPANERO_TEST_CATALOGUES"])
     yield
     i18n.use_test_catalogues(None)

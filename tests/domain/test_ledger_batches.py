@@ -30,6 +30,7 @@ from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run, scalar
 from tests.domain import flow_rows
 from tests.domain.home import BY_LINK, Home
+from tests.kit.sampling import examples
 
 ERRORS: dict[str, DeliveryError | None] = {
     "accepted": None,
@@ -155,7 +156,7 @@ def apply_by_log(outcomes: list[Outcome], ledger_rows: list[LedgerRow]) -> set[i
     return claimed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, full=150), deadline=None)
 @given(
     cases=st.lists(MESSAGE_CASES, min_size=CONTACT_COUNT, max_size=CONTACT_COUNT),
     source=st.sampled_from(["paused", "stopped", "cancelled", "capped", *["live"] * 5]),

@@ -203,8 +203,7 @@ def test_a_killed_restore(fresh_server: FreshServer, tmp_path: Path, turn: int) 
     server.cli("backup", str(copy))
     create_list(api, 200, "now")
     server.stop()
-    process = subprocess.Popen([*server._command("restore", str(copy), "--force")], env=server.env, cwd=server.home,
-                             stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    process = server.begin("restore", str(copy), "--force")
     assert process.stdout is not None
     for _ in range(turn % 3 + 1):  # it reports its progress line by line
         process.stdout.readline()

@@ -56,7 +56,7 @@ def test_opt_outs_apply_during_a_send(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
     """After the response to a one-click opt-out, an edit or a suppression no message to that address is started."""
-    count, leaving = (20_000, 2_000) if full else (700, 120)
+    count, leaving = (20_000, 2_000) if full else (400, 80)
     api = relayed().client(validate=False, keep_alive=True)
     list_id = create_list(api, count)
     wait_until_completed(api, send_campaign(api, list_id, subject="First"), timeout=300)

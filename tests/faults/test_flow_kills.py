@@ -55,7 +55,7 @@ def test_kills_during_due_runs(
     relayed: StartRelayed, smtp_server: SmtpServer, clock: TestClock, full: bool, figures: Figures, seed: int,
 ) -> None:  # fmt: skip
     """Each run ends once with each step done once; each message is sent once, except copies of uncertain ones."""
-    count, kills = (5_000, 10) if full else (500, 3)
+    count, kills = (5_000, 10) if full else (250, 2)
     server = relayed(clock=clock)
     api, rows = server.client(validate=False), Rows(server, clock)
     list_id = create_list(api, count)

@@ -65,7 +65,7 @@ def test_kills_lose_no_message(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures, seed: int
 ) -> None:
     """No message is missing, and each kill causes at most two copies per connection, of the same bytes."""
-    count, kills = (20_000, 10) if full else (1_500, 4)
+    count, kills = (20_000, 10) if full else (700, 3)
     books = send_with_kills(relayed(), smtp_server, count, kills, random.Random(seed))
     figures.books(books, kills=kills, uncertain=books.uncertain)
 
@@ -110,7 +110,7 @@ def test_kills_make_no_copies_with_hold(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures, seed: int
 ) -> None:
     """With `in_doubt = hold` there are no copies, and uncertain messages wait for a user's decision."""
-    count, kills = (20_000, 10) if full else (1_000, 3)
+    count, kills = (20_000, 10) if full else (500, 2)
     books = send_with_kills(relayed(in_doubt="hold"), smtp_server, count, kills, random.Random(seed))
     figures.books(books, kills=kills, uncertain=books.uncertain)
 

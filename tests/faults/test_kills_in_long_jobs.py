@@ -110,7 +110,7 @@ def kill_during_import(server: Server, path: str, total: int, kills: int, rng: r
 
 def test_kills_during_an_import(fresh_server: FreshServer, full: bool, figures: Figures, seed: int) -> None:
     """An import and its undo that were killed often end as undisturbed ones do, with the same rows and files."""
-    count, kills = (60_000, 12) if full else (4_000, 4)
+    count, kills = (60_000, 12) if full else (2_500, 4)
     file, rng = create_file(count), random.Random(seed)
     quiet, rough = fresh_server(), fresh_server()
     known = "\n".join(["email", *(f"p{index}@example.org" for index in range(0, count, 3))])
@@ -145,7 +145,7 @@ def test_kills_during_an_import(fresh_server: FreshServer, full: bool, figures: 
 
 def test_kills_during_a_dry_run(fresh_server: FreshServer, full: bool, figures: Figures, seed: int) -> None:
     """A check of a file that was killed often has the results of an undisturbed one, and writes no contact."""
-    count, kills = (60_000, 8) if full else (4_000, 3)
+    count, kills = (60_000, 8) if full else (2_500, 2)
     file, rng = create_file(count), random.Random(seed)
     quiet, rough = fresh_server(), fresh_server()
     quiet_api, path = start_import(quiet, file, dry_run=True)

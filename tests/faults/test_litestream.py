@@ -1,6 +1,6 @@
 """Litestream beside a send: kills of the service and of Litestream, and a restore with all the books.
 
-1,500 recipients, and 20,000 with `--full`.
+700 recipients, and 20,000 with `--full`.
 """
 
 import time
@@ -53,7 +53,7 @@ def test_litestream_beside_a_send_with_kills(
     place: str,
 ) -> None:  # fmt: skip
     """Nothing is lost or damaged in the replica, its lag stays small, and the log is left to Litestream."""
-    count = 20_000 if full else 1_500
+    count = 20_000 if full else 700
     socket = {"CAMPANERO_LITESTREAM__SOCKET": str(tmp_path / "ls" / "ls.sock")}
     server = fresh_server(env=relay_settings(smtp_server.port) | socket).set_postal_address()
     litestream = Litestream(server.data / "campanero.db", tmp_path / "ls", "replica", s3 if place == "s3" else None)

@@ -83,7 +83,7 @@ def test_no_opt_out_loses_the_race(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
     """Of thousands opted out right before the front of a send, nobody gets a body that left after the response."""
-    tries, count = (10_000, 18_000) if full else (150, 500)
+    tries, count = (10_000, 18_000) if full else (80, 300)
     api = relayed().client(validate=False, keep_alive=True)
     list_id = create_list(api, count)
     ids = contact_ids(api, list_id)

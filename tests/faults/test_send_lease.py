@@ -78,9 +78,9 @@ def test_a_send_with_a_lease(fresh_server: FreshServer, smtp_server: SmtpServer,
     """The holder sends everything once, and a restart after a kill waits for the end of its own lease."""
     server = start(fresh_server, smtp_server, lease_env)
     api = server.client(validate=False)
-    path = send_campaign(api, create_list(api, 600))
+    path = send_campaign(api, create_list(api, 200))
     wait_until_completed(api, path, timeout=60)
-    assert (reconcile(api, path, smtp_server.messages).copies, len(smtp_server.messages)) == (0, 600)
+    assert (reconcile(api, path, smtp_server.messages).copies, len(smtp_server.messages)) == (0, 200)
     server.kill()
     server.start()
     assert obstacle_codes(api) == ["lease"]

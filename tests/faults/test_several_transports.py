@@ -244,7 +244,7 @@ def test_old_messages_after_a_change_to_direct_delivery(fresh_server: FreshServe
 def test_kills_and_failures_lose_and_double_nothing(start: Start, seed: int, full: bool) -> None:
     """With kills and relays that come and go, every message arrives; copies are only those of P3."""
     world, rng = start({"shares": {"default": 50, "backup": 50}}), random.Random(seed)
-    count, kills = (8_000, 8) if full else (900, 3)
+    count, kills = (8_000, 8) if full else (500, 2)
     path = send_campaign(world.api, create_list(world.api, count))
     for turn in range(kills):
         deadline = time.monotonic() + 60

@@ -96,8 +96,8 @@ def test_a_reset_within_a_small_message_makes_no_copy(
     relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures
 ) -> None:
     """A small message is already sent when the reset comes, so it is uncertain: it is resent, and stored once."""
-    rng, count = random.Random(9), 400
-    reset_indexes = rng.sample(range(count), 20)
+    rng, count = random.Random(9), 200
+    reset_indexes = rng.sample(range(count), 10)
     for index in reset_indexes:
         smtp_server.rules.reset(rng.randrange(1, 900), recipient_address(index), times=1)
     api = relayed().client(validate=False)
@@ -113,7 +113,7 @@ def test_a_lost_reply_makes_one_copy(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
     """A message that is stored without a reply is resent once; after a second lost reply it is `uncertain`."""
-    count = 2_000 if full else 400
+    count = 2_000 if full else 200
     closed_indexes = range(0, count, 20)
     smtp_server.rules.store_then_close(recipient_address(1))
     for index in closed_indexes:

@@ -17,7 +17,7 @@ def test_pauses_act_at_once_and_lose_no_message(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
     """After each pause at most the messages in flight leave; in the end each recipient has one copy."""
-    count, pauses = (20_000, 50) if full else (800, 6)
+    count, pauses = (20_000, 50) if full else (400, 4)
     smtp_server.rules.delay("body", 0.005)
     api, rng, max_after_pause = relayed().client(validate=False), random.Random(19), 0
     path = send_campaign(api, create_list(api, count))
@@ -58,7 +58,7 @@ def test_a_cancelled_campaign_stays_cancelled(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
     """At most the messages in flight leave; the rest stays `cancelled`, also after other verbs and a kill."""
-    count = 20_000 if full else 1_000
+    count = 20_000 if full else 500
     smtp_server.rules.delay("body", 0.005)
     server = relayed()
     api = server.client(validate=False)

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -121,11 +120,8 @@ def test_an_upgrade_makes_a_backup_first(first_schema: Server, tmp_path: Path, f
     server = first_schema
     backup = server.data / "backups" / f"before-schema-{len(MIGRATIONS)}.tar.gz"
     for turn in range(30 if full else 6):
-        process = subprocess.Popen(
-            server._command("serve", "--listen", f"127.0.0.1:{server.port}"), env=server.env, cwd=server.home,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        time.sleep(0.4 + 0.25 * turn)
+        process = server.begin("serve", "--listen", f"127.0.0.1:{server.port}")
+        time.sleep(0.05 + 0.1 * turn)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     server.start(timeout=600)

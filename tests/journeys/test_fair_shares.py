@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.hostile_html import OPENED
-from tests.kit.process_metrics import list_process_tree
+from tests.kit.process_metrics import list_process_tree, runs_command
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import upload, wait_for_import
@@ -117,11 +117,7 @@ STYLED = "<style>p{color:red}</style><p>Hello {{ first_name }}</p>"
 
 def find_sanitizer(server: Server) -> int | None:
     """Return the id of the child process that sanitizes HTML, or None if it is not running."""
-    for pid in list_process_tree(server.pid):
-        with contextlib.suppress(OSError):
-            if b"sanitize-html" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return pid
-    return None
+    return next((pid for pid in list_process_tree(server.pid) if runs_command(pid, "sanitize-html")), None)
 
 
 def peak_megabytes(pid: int) -> int:

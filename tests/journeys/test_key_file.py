@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -157,10 +156,7 @@ def test_an_upgrade_binds_the_database_to_its_key(fresh_server: FreshServer) -> 
 def test_a_killed_first_start_can_be_repeated(fresh_server: FreshServer, turn: int) -> None:
     """After a kill at any moment of the first start, the next start succeeds."""
     server = fresh_server(start=False, set_up=False)
-    process = subprocess.Popen(
-        server._command("serve", "--listen", f"127.0.0.1:{server.port}"), env=server.env, cwd=server.home,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    process = server.begin("serve", "--listen", f"127.0.0.1:{server.port}")
     end = time.monotonic() + 30
     while not server.data.exists():
         assert time.monotonic() < end

@@ -99,7 +99,7 @@ def test_sending_starts_before_the_audience_is_complete(large_server: StartLarge
 
 def test_kills_while_fixing_the_audience(large_server: StartLarge) -> None:
     """After repeated kills between chunks the rows are the same as without."""
-    contacts = 120_000
+    contacts = 60_000
     server = large_server(contacts, 0.9)
     path = send(server.client(), hold_seconds=3600)
     server.kill()
@@ -178,7 +178,7 @@ def test_a_pause_while_the_audience_is_fixed(large_server: StartLarge, smtp_serv
 
 def test_a_large_audience_does_not_block_writes(large_server: StartLarge) -> None:
     """While a large audience is fixed and cancelled, updates of contacts stay fast."""
-    contacts = 120_000
+    contacts = 60_000
     server = large_server(contacts, 0.9)
     api = server.client(validate=False, keep_alive=True)
     waits: list[float] = []

@@ -116,7 +116,7 @@ def test_accepted_messages_survive_a_kill(fresh_server: FreshServer, smtp_server
 
 def test_the_setup_command(fresh_server: FreshServer) -> None:
     """It prints nothing; a second set-up and a short password are rejected."""
-    server = fresh_server(cold=True, start=False, set_up=False)
+    server = fresh_server(start=False, set_up=False)
     short = server.cli("setup", "--email", "a@example.org", stdin="short\n", expect=1)
     result = server.cli("setup", "--email", "Ana@Example.org", "--name", "Bakery", stdin=PASSWORD + "\n")
     second = server.cli("setup", "--email", "b@example.org", stdin=PASSWORD + "\n", expect=1)
@@ -162,14 +162,14 @@ def test_user_key_and_account_commands(server: Server) -> None:
 
 def test_usage_errors_exit_with_2(fresh_server: FreshServer) -> None:
     """Invalid command lines exit with 2."""
-    server = fresh_server(cold=True, start=False, set_up=False)
+    server = fresh_server(start=False, set_up=False)
     for command in (("dance",), ("setup",), ("key",), ("serve", "--nope")):
         server.cli(*command, expect=2)
 
 
 def test_configuration_errors_prevent_the_start(fresh_server: FreshServer) -> None:
     """`check` and `serve` name each invalid setting and exit with 1."""
-    server = fresh_server(cold=True, start=False, set_up=False, config='listen = "nowhere"\n[email]\nconnections = 0\n')
+    server = fresh_server(start=False, set_up=False, config='listen = "nowhere"\n[email]\nconnections = 0\n')
     for command in ("check", "serve"):
         error = server.cli(command, expect=1).stderr
         assert "email.connections" in error and len(error.strip().splitlines()) == 1
@@ -213,7 +213,7 @@ def test_a_newer_database_is_rejected(fresh_server: FreshServer) -> None:
     """A database with a newer schema version is not opened (P12)."""
     import apsw
 
-    server = fresh_server(cold=True, start=False)
+    server = fresh_server(start=False)
     connection = apsw.Connection(str(server.data / "campanero.db"))
     connection.execute("PRAGMA user_version = 999").fetchall()
     connection.close()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -87,6 +88,11 @@ def run_on_terminal(arguments: list[str], env: dict[str, str], answers: list[tup
             os.write(terminal, waiting.pop(0)[1].encode())
     os.close(terminal)
     return output, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def read_available(stream: IO[Any]) -> str:
+    """Return what can be read from the output of a process within a second."""
+    return os.read(stream.fileno(), 65_536).decode() if select.select([stream], [], [], 1)[0] else ""
 
 
 def stored_profile(home: Path) -> Path:

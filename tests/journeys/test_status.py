@@ -179,10 +179,7 @@ def test_watch_without_a_terminal(server: Server, api: Client, tmp_path: Path) -
     outputs: dict[str, str] = {}
     for option in ("--watch", "--json"):
         arguments = ("status", "--watch") if option == "--watch" else ("status", "--watch", "--json")
-        process = subprocess.Popen(
-            server._command(*arguments), env=server.env, cwd=server.home, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        process = server.begin(*arguments)
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)

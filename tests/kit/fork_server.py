@@ -4,16 +4,18 @@ That takes 2.7 s of a processor, which is nearly the whole cost of a server in a
 the command, in its own session, with its own environment, working directory and pipes. Only modules that read the
 environment while they are imported would behave differently; `Server(cold=True)` starts the real command instead.
 
-The preflights and replays of a service, which import as much as the service itself, are forked too: from a process that
-each service forks before it starts, and whose children end with the service.
+The child processes of a service are forked too: from a process that each service forks before it starts, and whose
+children end with the service.
 """
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -26,15 +28,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
+from argon2 import PasswordHasher
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
 from sanic import Sanic
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
-# The child processes of a service that are forked; the others are small, or have limits of memory
-_FORKED_WORKERS = ("rehearse", "replay-flow", "copy-child")
+_COPY = "copy"  # the command by which the process forks itself
+LIST_ROUTES = "list-routes"  # the command that prints the name, path and methods of each route of the service, as JSON
+# The environment variable with the bytes by which the address space of a child may grow
+MEMORY_VARIABLE = "_CAMPANERO_TEST_MEMORY"
+# The child processes of a service that are forked. Pictures are decoded by a program, which is not often needed and has
+# libraries that nothing else has.
+_FORKED_WORKERS = ("rehearse", "replay-flow", "copy-child", "read-import", "sanitize-html", "doctor", "backup")
+# The environment of a service that starts programs, for tests of their memory
+REAL_CHILDREN = {"_CAMPANERO_TEST_CHILDREN": "real"}
+_PR_SET_NAME = 15
 
 
 class Child:
@@ -69,77 +80,12 @@ class Child:
             os.kill(self.pid, sign)
 
 
-class WorkerChild(Child):
-    """A child process of a service: as `Child`, with the part of `subprocess.Popen` that `executable` needs."""
-
-    def __init__(self, pid: int, ended: IO[str], stdin: IO[bytes], stdout: IO[bytes]) -> None:
-        super().__init__(pid, ended, stdout, sys.stderr)
-        self.stdin = stdin
-
-    def kill(self) -> None:
-        """Kill the process, unless it has ended."""
-        self.send_signal(signal.SIGKILL)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stdout.close()
-        with contextlib.suppress(BrokenPipeError):  # it has not read its task
-            self.stdin.close()
-        self.wait()
-
-
 class Forker:
     """The connection to a process that forks."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket, self._request_lock = connection, threading.Lock()
-
-    def start_worker(self, word: str, env: Mapping[str, str]) -> WorkerChild:
-        """Start a child process of this service, which writes its errors where the service does."""
-        (child_in, stdin), (stdout, child_out) = os.pipe(), os.pipe()
-        pid, ended = self._fork([word], env, Path.cwd(), [child_in, child_out, 2])
-        os.close(child_in)
-        os.close(child_out)
-        return WorkerChild(pid, ended, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))
-
-    def _fork(
-        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
-    ) -> tuple[int, IO[str]]:
-        read_end, write_end = os.pipe()
-        request = json.dumps([list(command), dict(env), str(cwd)]).encode()
-        try:
-            with self._request_lock:
-                socket.send_fds(self._socket, [request], [write_end, *streams])
-                pid = int(self._socket.recv(64))
-        except (OSError, ValueError) as error:
-            raise AssertionError("the fork server has ended; see its stderr") from error
-        finally:
-            os.close(write_end)
-        return pid, os.fdopen(read_end)
-
-
-class ForkServer(Forker):
-    """The parent process that forks; each test process has one."""
-
-    def __init__(self) -> None:
-        connection, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        super().__init__(connection)
-        root = str(Path(__file__).resolve().parents[2])
-        self._templates = tempfile.mkdtemp(prefix="campanero-test-")
-        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno()), self._templates]
-        self._process = subprocess.Popen(
-            command, env=os.environ | {"PYTHONPATH": root}, pass_fds=[child_socket.fileno()], stdin=subprocess.DEVNULL
-        )
-        child_socket.close()
-        atexit.register(self.close)
-
-    def close(self) -> None:
-        """End the parent; its children continue."""
-        self._socket.close()
-        self._process.wait()
-        shutil.rmtree(self._templates, ignore_errors=True)
+        self._ended: list[IO[str]] = []  # what the copies write to when they end
 
     def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
         """Start the command line with these arguments; its output can be read while it runs."""
@@ -171,11 +117,77 @@ class ForkServer(Forker):
                 output.append(file.read())
         return subprocess.CompletedProcess(list(command), code, *output)
 
+    def copy(self) -> "Forker":
+        """Fork the process itself, for another test process, and return the connection to its copy."""
+        connection, listener = _open_connection()
+        with listener:
+            self._ended.append(self._fork([_COPY], {}, Path.cwd(), [listener.fileno()])[1])
+        return Forker(connection)
 
-@cache
-def fork_server() -> ForkServer:
-    """Return the fork server of this test process; it ends with the test process."""
-    return ForkServer()
+    def disconnect(self) -> None:
+        """Close the connection in this process, after another one has taken it over."""
+        self._socket.close()
+
+    def _fork(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
+    ) -> tuple[int, IO[str]]:
+        read_end, write_end = os.pipe()
+        request = json.dumps([list(command), dict(env), str(cwd)]).encode()
+        try:
+            with self._request_lock:
+                socket.send_fds(self._socket, [request], [write_end, *streams])
+                pid = int(self._socket.recv(64))
+        except (OSError, ValueError) as error:
+            raise AssertionError("the fork server has ended; see its stderr") from error
+        finally:
+            os.close(write_end)
+        return pid, os.fdopen(read_end)
+
+
+def _open_connection() -> tuple[socket.socket, socket.socket]:
+    """Return the ends of a connection: that of the process that asks, and that of the process that forks."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+class ForkServer(Forker):
+    """The parent process that forks; each run of the tests has one, and a copy of it for each of its processes."""
+
+    def __init__(self) -> None:
+        connection, child_socket = _open_connection()
+        super().__init__(connection)
+        root = str(Path(__file__).resolve().parents[2])
+        self._templates = tempfile.mkdtemp(prefix="campanero-test-")
+        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno()), self._templates]
+        self._process = subprocess.Popen(
+            command, env=os.environ | {"PYTHONPATH": root}, pass_fds=[child_socket.fileno()], stdin=subprocess.DEVNULL
+        )
+        child_socket.close()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End the parent; its children continue."""
+        self._socket.close()
+        self._process.wait()
+        shutil.rmtree(self._templates, ignore_errors=True)
+
+
+_current: Forker | None = None
+
+
+def fork_server() -> Forker:
+    """Return the fork server of this test process, started by the first call; it ends with the test process."""
+    global _current
+    if _current is None:
+        _current = ForkServer()
+    return _current
+
+
+def use(forker: Forker) -> None:
+    """Use a copy of the fork server in this process, which was forked from the one that has started it."""
+    global _current
+    if _current is not None:
+        _current.disconnect()
+    _current = forker
 
 
 # -- what runs in the parent ------------------------------------------------------------------------------------------
@@ -183,16 +195,33 @@ def fork_server() -> ForkServer:
 
 def _run_child(arguments: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
     """Run the appliance in a child, which ends as `main()` does."""
+    from appliance.core.executable import PARENT_VARIABLE
+
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if arguments == [_COPY]:
+        _serve(socket.socket(fileno=0))
+        os._exit(0)
+    if arguments == [LIST_ROUTES]:
+        routes = importlib.import_module("appliance.http.server").mount_routes().router.routes
+        print(json.dumps([(route.name, f"/{route.path}", sorted(route.methods)) for route in routes]))
+        _exit(0)
+    if MEMORY_VARIABLE in env:
+        limit = _measure_address_space() + int(env.pop(MEMORY_VARIABLE))
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    is_worker = PARENT_VARIABLE in env
+    if is_worker:  # the process with whose end it ends
+        env[PARENT_VARIABLE] = str(os.getppid())
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["campanero", *arguments]
     if "CAMPANERO_TEST_CATALOGUES" in env:
         _forget_languages()
-    if arguments[0] == "serve":
+    if is_worker:
+        _prepare_worker(arguments[0])
+    if arguments[0] in ("serve", "rehearse", "replay-flow") and REAL_CHILDREN.items() - env.items():
         _fork_workers()
     try:
         importlib.import_module("appliance.__main__").main()
@@ -209,11 +238,49 @@ def _forget_languages() -> None:
     placeholders.load_known_texts.cache_clear()
 
 
+class ForkedProgram(subprocess.Popen[Any]):
+    """A child process of a service, which is forked instead of started; the child of another process (`forker`)."""
+
+    forker: Forker
+
+    def _execute_child(self, args: list[str], executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any, cwd: Any,
+                       env: Any, startupinfo: Any, flags: Any, shell: Any, *rest: Any) -> None:  # fmt: skip
+        pipes = rest[:6]
+        given = zip((pipes[0], pipes[3], pipes[5]), range(3), strict=True)
+        streams = [stream if stream != -1 else standard for stream, standard in given]
+        words = args[args.index("appliance") + 1 :]
+        pid, ended = self.forker._fork(words, env, Path.cwd(), streams)
+        self._child = Child(pid, ended, sys.stdout, sys.stderr)
+        self.pid = pid
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]  # a private method of the library
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None and hasattr(self, "_child"):
+            self.returncode = self._child.poll()
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        if self.returncode is None:
+            self.returncode = self._child.wait(timeout)
+        return self.returncode
+
+
+class _Subprocess:
+    """The part of the module `subprocess` that `executable` needs, with `ForkedProgram` for the usual children."""
+
+    DEVNULL, PIPE, TimeoutExpired = subprocess.DEVNULL, subprocess.PIPE, subprocess.TimeoutExpired
+
+    @staticmethod
+    def Popen(command: list[str], **options: Any) -> "subprocess.Popen[Any]":
+        is_forked = command[command.index("appliance") + 1] in _FORKED_WORKERS
+        return (ForkedProgram if is_forked else subprocess.Popen)(command, **options)
+
+
 def _fork_workers() -> None:
-    """Let this service, which has no thread yet, fork its preflights and replays instead of starting programs."""
+    """Let this process, which has no thread yet, fork its child processes instead of starting programs."""
     from appliance.core import executable
 
-    connection, listener = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection, listener = _open_connection()
     if os.fork() == 0:
         connection.close()
         with Path(os.devnull).open("r+b") as devnull:
@@ -222,12 +289,25 @@ def _fork_workers() -> None:
         _serve(listener, new_sessions=False)
         os._exit(0)
     listener.close()
-    forker, start = Forker(connection), executable._start
+    ForkedProgram.forker = Forker(connection)
+    executable.subprocess = _Subprocess  # type: ignore[assignment]  # it has what that module uses
 
-    def start_worker(word: str) -> Any:
-        return forker.start_worker(word, executable._command(word)[1]) if word in _FORKED_WORKERS else start(word)
 
-    executable._start = start_worker
+def _prepare_worker(word: str) -> None:
+    """Name this child process after its command, as `/proc/PID/comm` has it, and allow for the memory that it shares.
+
+    Its address space begins with what it shares with the service, where a program would begin with little.
+    """
+    from appliance.core import limited_process
+
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, word.encode())
+    limit, shared_bytes = limited_process._limit_process, _measure_address_space()
+    limited_process._limit_process = lambda max_bytes: limit(max_bytes + shared_bytes)
+
+
+def _measure_address_space() -> int:
+    """Return the bytes of the address space of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _exit(code: int) -> None:
@@ -246,8 +326,6 @@ def _exit(code: int) -> None:
 
 def _serve(listener: socket.socket, *, new_sessions: bool = True) -> None:
     """Fork for each request and report the end of each child, until the socket closes."""
-    from appliance.core.executable import PARENT_VARIABLE
-
     ended: dict[int, int] = {}
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -276,8 +354,6 @@ def _serve(listener: socket.socket, *, new_sessions: bool = True) -> None:
             for descriptor in (listener.detach(), wake_read, wake_write, files[0], *ended.values()):
                 os.close(descriptor)
             arguments, env, cwd = json.loads(request)
-            if PARENT_VARIABLE in env:  # the process with whose end it ends
-                env[PARENT_VARIABLE] = str(os.getppid())
             return _run_child(arguments, env, cwd, files[1:])
         os.close(session_write)
         os.read(session_read, 1)  # ends when the child has closed it
@@ -312,6 +388,7 @@ def _prepare(templates: str) -> None:
     Children share the templates that they compile in a directory.
     """
     # Imported here, because the test process imports this module too
+    from appliance.accounts import passwords
     from appliance.audience.segments import suggestions
     from appliance.content.templates import placeholders
     from appliance.core import addresses, i18n, time_zones, validation
@@ -336,6 +413,8 @@ def _prepare(templates: str) -> None:
     ):  # fmt: skip
         build()
     view.template_environment().bytecode_cache = _TemplateCache(templates)
+    # A hash names its parameters, so that these hold for sign-ins too: each would take a processor for 40 ms otherwise
+    passwords._hasher = cache(lambda: PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     validation.build_type_info()
     app = server.mount_routes()
     app.finalize()

@@ -43,6 +43,18 @@ def list_process_tree(pid: int) -> list[int]:
     return [pid, *(child_pid for child in child_pids for child_pid in list_process_tree(child))]
 
 
+def runs_command(pid: int, word: str) -> bool:
+    """Return whether a process, which may have ended, is a child process of a service that runs the command `word`."""
+    process = Path(f"/proc/{pid}")
+    try:
+        # A forked one (`fork_server.py`) has the command as its name
+        return word.encode() in (process / "cmdline").read_bytes().split(b"\0") or (
+            (process / "comm").read_text().strip() == word
+        )
+    except OSError:
+        return False
+
+
 def wait_until_ended(pid: int) -> bool:
     """Return whether a process, which need not be a child, ends within 20 seconds; a zombie counts as ended."""
     stat, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + 20

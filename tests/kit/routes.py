@@ -1,25 +1,15 @@
 """Every route of the service, read from its router."""
 
 import json
-import subprocess
-import sys
 from functools import cache
 
-from tests.kit.server import Server
-
-_LIST = (
-    "import json; from appliance.http import server; from appliance.settings.schema import Config;"
-    "app = server.build(Config()); app.finalize();"
-    "routes = [(route.name, '/' + route.path, sorted(route.methods)) for route in app.router.routes];"
-    "print(json.dumps(routes))"
-)
+from tests.kit.fork_server import LIST_ROUTES, fork_server
+from tests.kit.server import ROOT
 
 
 @cache
 def _routes() -> list[tuple[str, str, list[str]]]:
-    process = subprocess.run(
-        [sys.executable, "-c", _LIST], env=Server().env, capture_output=True, text=True, timeout=120
-    )
+    process = fork_server().run([LIST_ROUTES], {}, ROOT, "", 120)
     assert process.returncode == 0, process.stderr
     return [(name, path, methods) for name, path, methods in json.loads(process.stdout)]
 

@@ -124,15 +124,19 @@ class Server:
         if self.process is not None:
             raise AssertionError("this server is running already")
         self.lines = []
-        # A new session, so that a kill also reaches the child process of the executable.
-        self.process = subprocess.Popen(
-            self._command(*arguments), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) if self._cold else fork_server().start(self._arguments(*arguments), self.env, self.home)  # fmt: skip
+        self.process = self.begin(*arguments)
         streams = (self.process.stdout, self.process.stderr)
         self._pumps = [threading.Thread(target=self._pump, args=(stream,), daemon=True) for stream in streams]
         for pump in self._pumps:
             pump.start()
+
+    def begin(self, *arguments: str) -> "subprocess.Popen[str] | Child":
+        """Start a command on this data directory and return its process, which has a session and pipes of its own."""
+        # A new session, so that a kill also reaches the child process of the executable.
+        return subprocess.Popen(
+            self._command(*arguments), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) if self._cold else fork_server().start(self._arguments(*arguments), self.env, self.home)  # fmt: skip
 
     def _pump(self, stream: IO[str]) -> None:
         for line in stream:

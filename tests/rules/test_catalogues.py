@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.rules import unmarked
 sys.path.insert(0, str(ROOT / "packaging"))
 import catalogues
 
+read_catalogue = cache(catalogues.read)
 LANGUAGES = sorted(set(i18n.LANGUAGES) - {i18n.DEFAULT_LANGUAGE})
 # What a translation must keep: values, merge tags, and the tags and entities of HTML.
 _HOLES = re.compile(r"%\(\w+\)s|%%|\{\{.*?\}\}|\{\w*\}|</?\w+[^<>]*>|&lt;|&gt;|\bhttps?://\S+")
@@ -59,7 +61,8 @@ def test_no_text_is_marked_inside_an_f_string() -> None:
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for tree in ("appliance", "ui")
         for path in sorted((ROOT / tree).rglob("*.py"))
-        for f_string in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (text := path.read_text(encoding="utf-8")) and "gettext(" in text
+        for f_string in ast.walk(ast.parse(text))
         if isinstance(f_string, ast.JoinedStr)
         for call in ast.walk(f_string)
         if isinstance(call, ast.Call) and "gettext" in ast.unparse(call.func)
@@ -72,21 +75,23 @@ def test_no_text_is_marked_inside_an_f_string() -> None:
 def test_catalogue_has_the_texts_of_the_sources(language: str) -> None:
     """`packaging/catalogues.py` was run after the last change of a text."""
     in_sources = {(message.context, message.id) for message in catalogues.extract() if message.id}
-    in_catalogue = {(message.context, message.id) for message in catalogues.read(language) if message.id}
+    in_catalogue = {(message.context, message.id) for message in read_catalogue(language) if message.id}
     assert in_catalogue == in_sources
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_text_is_translated(language: str) -> None:
-    """No page is half in English."""
-    assert not [entry["text"] for entry in catalogues.missing(language)]
+    """No page is half in English; `test_catalogue_has_the_texts_of_the_sources` checks that no text is missing."""
+    entries = [message for message in read_catalogue(language) if message.id]
+    assert len(entries) > 1_000
+    assert not [message.id for message in entries if not catalogues.is_complete(message)]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_translations_keep_values_merge_tags_and_markup(language: str) -> None:
     """A translation has the holes, merge tags and HTML tags of its text, none more and none less."""
     faults = []
-    for message in catalogues.read(language):
+    for message in read_catalogue(language):
         if not message.id or not catalogues.is_complete(message):
             continue
         if isinstance(message.id, str):

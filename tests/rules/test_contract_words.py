@@ -3,7 +3,7 @@
 import ast
 import re
 from functools import cache
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from appliance.accounts import access
 from appliance.api import dispatch, endpoints
@@ -18,18 +18,27 @@ from tests.rules.contract.fields import FIELDS
 from ui import labels
 
 
+class Texts(NamedTuple):
+    """What the tables are compared with: the string constants of the product, and the reasons of its 422 errors."""
+
+    constants: set[str]  # and every quoted word in them
+    reasons: set[str]
+
+
 @cache
-def _string_constants(*trees: str) -> set[str]:
-    """Return every string constant of the sources, and every quoted word in them."""
-    constants: set[str] = set()
-    for path in (path for tree in trees for path in (ROOT / tree).rglob("*.py")):
-        if path.parent.name == "openapi":  # it may speak of what others build
-            continue
+def _parse_product() -> Texts:
+    texts = Texts(set(), set())
+    for path in (ROOT / "appliance").rglob("*.py"):
+        is_openapi = path.parent.name == "openapi"  # it may speak of what others build
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                constants.add(node.value)
-                constants.update(re.findall(r"'(\w+)'", node.value))
-    return constants
+            match node:
+                case ast.Constant(value=str(text)) if not is_openapi:
+                    texts.constants.add(text)
+                    texts.constants.update(re.findall(r"'(\w+)'", text))
+                case ast.Call(func=ast.Name(id="Invalid"), keywords=keywords):
+                    reasons = (keyword.value for keyword in keywords if keyword.arg == "reason")
+                    texts.reasons.update(reason.value for reason in reasons if isinstance(reason, ast.Constant))
+    return texts
 
 
 def _find_in_sources(pattern: str, *trees: str) -> set[str]:
@@ -53,9 +62,9 @@ def test_error_codes() -> None:
     raised |= set(
         re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "core" / "errors.py").read_text())
     ) - {"refused"}
-    assert codes - _string_constants("appliance") == set()
+    assert codes - _parse_product().constants == set()
     assert raised - codes - {"validation_error"} <= later, raised - codes
-    assert not later & _string_constants("appliance"), "take the mark away"
+    assert not later & _parse_product().constants, "take the mark away"
 
 
 def test_published_error_codes() -> None:
@@ -72,17 +81,8 @@ def test_published_headers() -> None:
 
 def test_error_reasons() -> None:
     """Exactly the reasons of the table are used in 422 errors."""
-    trees = [ast.parse(path.read_text()) for path in (ROOT / "appliance").rglob("*.py")]
-    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    given = {
-        keyword.value.value
-        for call in calls
-        for keyword in call.keywords
-        if getattr(call.func, "id", "") == "Invalid"
-        and keyword.arg == "reason"
-        and isinstance(keyword.value, ast.Constant)
-    }
-    assert len(given) > 5 and given <= set(errors.REASONS) <= _string_constants("appliance")
+    given, constants = _parse_product().reasons, _parse_product().constants
+    assert len(given) > 5 and given <= set(errors.REASONS) <= constants
 
 
 def test_stable_messages() -> None:
@@ -118,7 +118,7 @@ def test_ledger_statuses() -> None:
 def test_skip_reasons() -> None:
     """Exactly the skip reasons of the table are used and have labels."""
     promised = {name for _, name in words.SKIPS}
-    known = {name for name in _string_constants("appliance") if name in promised}
+    known = _parse_product().constants & promised
     suppressed = {f"suppressed_{reason}" for reason in labels.list_suppressions()}
     assert promised - known - suppressed == set()
     assert suppressed == {name for name in promised if name.startswith("suppressed_")}

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from appliance.api.openapi.examples import OF_PASSKEYS, STORY, Example
 from tests.kit.client import Client, Response
 from tests.kit.contract import Contract
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.uploads import multipart_form
-from tests.rules.test_openapi import publish
+from tests.rules import published
 
 BASE = "/v1/my"
 # Operations that read a binary file
@@ -27,7 +26,7 @@ PASSKEYS = {f"{method} /v1/my/user/passkeys/{{id}}" for method in ("PATCH", "DEL
 @pytest.fixture(scope="module")
 def document() -> Any:
     """Return the parsed document."""
-    return yaml.load(publish(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return published.document()
 
 
 def full_path(operation: str) -> str:

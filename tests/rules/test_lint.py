@@ -40,6 +40,8 @@ _EXCEPTION = re.compile(r"#\s*(?:noqa(?::\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*
 
 def list_unexplained_exceptions(path: Path) -> Iterator[str]:
     """Yield the place of each `noqa` and `type: ignore` of a file that is not followed by a reason."""
+    if not _EXCEPTION.search(path.read_text(encoding="utf-8")):
+        return
     with tokenize.open(path) as file:
         for token in tokenize.generate_tokens(file.readline):
             is_exception = token.type == tokenize.COMMENT and _EXCEPTION.search(token.string)

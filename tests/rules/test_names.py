@@ -1,45 +1,12 @@
-"""Names of variables, in Python and in templates: each says what it holds."""
+"""Names of variables in templates and scripts: each says what it holds. `test_texts.py` checks those in Python."""
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from jinja2 import Environment, nodes
 
 from tests.kit.server import ROOT
-from tests.rules.test_lint import TREES
-
-# Names that fit any value, and so tell a reader nothing
-VAGUE_NAMES = {"found", "here", "made", "one", "said", "told"}
-
-
-def list_bound_names(node: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and name of every variable and parameter; fields of classes are left out."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-            yield child.lineno, child.id
-        elif isinstance(child, ast.arg):
-            yield child.lineno, child.arg
-        is_field = isinstance(node, ast.ClassDef) and isinstance(child, ast.AnnAssign)
-        if not is_field:
-            yield from list_bound_names(child)
-
-
-def list_vague_names(path: Path) -> list[str]:
-    """Return the vague names that a source file binds, each with its place."""
-    return [
-        f"{path.relative_to(ROOT)}:{line} {name}"
-        for line, name in list_bound_names(ast.parse(path.read_text()))
-        if name in VAGUE_NAMES
-    ]
-
-
-def test_no_variable_has_a_vague_name() -> None:
-    """No variable or parameter of the product, its tests or its benchmarks has a name that fits any value."""
-    paths = [path for tree in TREES for path in sorted((ROOT / tree).rglob("*.py"))]
-    assert len(paths) > 900
-    assert [place for path in paths for place in list_vague_names(path)] == []
+from tests.rules.test_texts import VAGUE_NAMES
 
 
 def list_vague_names_of_template(path: Path) -> list[str]:

@@ -1,21 +1,18 @@
 """The OpenAPI document: valid, complete, and in agreement with the endpoints."""
 
 import gzip
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from appliance.api import openapi
 from appliance.api.routes import ROUTES
-from tests.kit.server import ROOT
+from tests.rules import published
 from tests.rules.contract.endpoints import ENDPOINTS
+from tests.rules.published import parse, publish
 
 BASE = "/v1/my"
 # Operations without a credential
@@ -33,24 +30,10 @@ METHODS = {"get", "put", "post", "delete", "patch", "head", "options"}
 PATHS_WITH_KEYS = ("/messages", "/messages/batch", "/campaigns/{id}/send", "/events")
 
 
-def publish(**environment: str) -> bytes:
-    """Return the document as the command line prints it."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
-    command = [sys.executable, "-m", "appliance", "openapi"]
-    return subprocess.run(
-        command, cwd=ROOT, env={**clean, **environment}, capture_output=True, check=True, timeout=60
-    ).stdout
-
-
-def parse(text: bytes) -> Any:
-    """Return the document that a YAML text holds; the loader in Python takes ten times as long as that in C."""
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
 @pytest.fixture(scope="module")
 def document() -> Any:
     """Return the parsed document."""
-    return parse(publish())
+    return published.document()
 
 
 def resolve(document: Any, node: Any) -> Any:

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from appliance.settings import config
 from appliance.settings.config import ConfigError
+from tests.kit.fork_server import fork_server
 from tests.kit.server import ROOT
 from tests.rules.contract.settings import OURS
 from tests.rules.contract.settings import SETTINGS as FLAT
@@ -25,10 +25,7 @@ def defaults() -> dict[str, Any]:
 def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command line with these variables and none of the caller's."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
-    return subprocess.run(
-        [sys.executable, "-m", "appliance", *arguments], cwd=ROOT, env={**clean, **environment},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    return fork_server().run(arguments, clean | environment, ROOT, "", 60)
 
 
 def config_error(**layers: Any) -> str:

@@ -33,6 +33,7 @@ BUILT_IN = {name for kind in (Markup, dict, list, int, tuple, set, LoopContext) 
 )
 
 
+@cache
 def parse(environment: Environment, folder: str, name: str) -> nodes.Template:
     """Return the syntax tree of a template."""
     return environment.parse((ROOT / folder / name).read_text())

@@ -17,6 +17,8 @@ from tests.kit.server import ROOT
 from ui.widgets import filter_builder
 
 PRODUCT = ("appliance", "ui")
+# Names that fit any value, and so tell a reader nothing
+VAGUE_NAMES = {"found", "here", "made", "one", "said", "told"}
 MAX_FUNCTION_LINES = 60
 
 # Patterns, written so that they do not match this file
@@ -68,6 +70,7 @@ class Source(NamedTuple):
     imports: set[str]
     opens_transaction: bool
     waits: list[int]  # the lines of `await` inside a transaction
+    vague_names: list[tuple[int, str]]  # the lines and names of variables and parameters; not of fields of classes
 
 
 @cache
@@ -78,9 +81,16 @@ def sources(tree: str) -> tuple[Source, ...]:
 
 def parse_source(path: Path) -> Source:
     """Parse a file."""
-    source = Source(relative_name(path), [], set(), False, [])
+    source, fields = Source(relative_name(path), [], set(), False, [], []), set[int]()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.Name):
+            if node.id in VAGUE_NAMES and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+                source.vague_names.append((node.lineno, node.id))
+        elif isinstance(node, ast.arg):
+            source.vague_names.extend([(node.lineno, node.arg)] if node.arg in VAGUE_NAMES else [])
+        elif isinstance(node, ast.ClassDef):
+            fields |= {id(field.target) for field in node.body if isinstance(field, ast.AnnAssign)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             source.functions.append(Function(node.name, lines, ast.get_docstring(node) or ""))
         elif isinstance(node, ast.Import):
@@ -166,6 +176,13 @@ def test_no_test_imports_mocks() -> None:
         if any(name == "mock" or name.startswith("unittest.mock") for name in source.imports)
     ]  # fmt: skip
     assert mocks == []
+
+
+def test_no_variable_has_a_vague_name() -> None:
+    """No variable or parameter of the product, its tests or its benchmarks has a name that fits any value."""
+    parsed = list(parsed_sources(*PRODUCT, "tests", "benchmarks", "packaging", "clients"))
+    assert len(parsed) > 900
+    assert [f"{source.name}:{line} {name}" for source in parsed for line, name in source.vague_names] == []
 
 
 def test_the_python_version_is_supported() -> None:
