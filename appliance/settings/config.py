@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, NamedTuple, get_args, get_origin
 from urllib.parse import urlsplit
 
@@ -93,6 +93,11 @@ def list_settings(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iter
             yield name, info
 
 
+@cache
+def _settings_by_name() -> Mapping[str, FieldInfo]:
+    return MappingProxyType(dict(list_settings()))
+
+
 def describe_settings(loaded: "LoadedConfig") -> Iterator[str]:
     """Yield a line for each setting: `name = value  # source`, with `***` for a secret that is set."""
     for name, info in list_settings():
@@ -140,7 +145,7 @@ def load(
     """
     options, page = dict(options or {}), dict(page or {})
     environment = os.environ if environment is None else environment
-    settings = dict(list_settings())
+    settings = _settings_by_name()
     from_environment, warnings = _read_environment(environment, settings)
     data_dir = options.get("data_dir") or from_environment.get("data_dir") or Config().data_dir
     from_file = _read_file(file, Path(data_dir) / "campanero.toml", settings)
@@ -232,7 +237,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 def _build_config(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
     faults = []
     tree: dict[str, Any] = {}
-    for name, info in list_settings():
+    for name, info in _settings_by_name().items():
         if name not in values:
             continue
         try:

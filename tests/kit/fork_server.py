@@ -34,9 +34,11 @@ from argon2 import PasswordHasher
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
 from sanic import Sanic
+from sanic.touchup import TouchUp
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
 _COPY = "copy"  # the command by which the process forks itself
+DOCUMENT_FILE = "openapi.json"
 LIST_ROUTES = "list-routes"  # the command that prints the name, path and methods of each route of the service, as JSON
 # The environment variable with the bytes by which the address space of a child may grow
 MEMORY_VARIABLE = "_CAMPANERO_TEST_MEMORY"
@@ -83,8 +85,9 @@ class Child:
 class Forker:
     """The connection to a process that forks."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, directory: str = "") -> None:
         self._socket, self._request_lock = connection, threading.Lock()
+        self._directory = directory
         self._ended: list[IO[str]] = []  # what the copies write to when they end
 
     def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
@@ -122,7 +125,13 @@ class Forker:
         connection, listener = _open_connection()
         with listener:
             self._ended.append(self._fork([_COPY], {}, Path.cwd(), [listener.fileno()])[1])
-        return Forker(connection)
+        return Forker(connection, self._directory)
+
+    def read_openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document of the service, once the process is prepared."""
+        self.run([LIST_ROUTES], {}, Path.cwd(), "", 120)
+        document: dict[str, Any] = json.loads(Path(self._directory, DOCUMENT_FILE).read_text(encoding="utf-8"))
+        return document
 
     def disconnect(self) -> None:
         """Close the connection in this process, after another one has taken it over."""
@@ -154,10 +163,9 @@ class ForkServer(Forker):
 
     def __init__(self) -> None:
         connection, child_socket = _open_connection()
-        super().__init__(connection)
+        super().__init__(connection, tempfile.mkdtemp(prefix="campanero-test-"))
         root = str(Path(__file__).resolve().parents[2])
-        self._templates = tempfile.mkdtemp(prefix="campanero-test-")
-        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno()), self._templates]
+        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno()), self._directory]
         self._process = subprocess.Popen(
             command, env=os.environ | {"PYTHONPATH": root}, pass_fds=[child_socket.fileno()], stdin=subprocess.DEVNULL
         )
@@ -168,7 +176,7 @@ class ForkServer(Forker):
         """End the parent; its children continue."""
         self._socket.close()
         self._process.wait()
-        shutil.rmtree(self._templates, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 _current: Forker | None = None
@@ -382,19 +390,22 @@ class _TemplateCache(FileSystemBytecodeCache):
             super().dump_bytecode(bucket)
 
 
-def _prepare(templates: str) -> None:
+def _prepare(directory: str) -> None:
     """Do what each child would: import modules, compile common templates, build types and mount routes.
 
-    Children share the templates that they compile in a directory.
+    Children share the templates that they compile in a directory, which gets the OpenAPI document, too.
     """
     # Imported here, because the test process imports this module too
     from appliance.accounts import passwords
+    from appliance.api import openapi
     from appliance.audience.segments import suggestions
     from appliance.content.templates import placeholders
     from appliance.core import addresses, i18n, time_zones, validation
     from appliance.events import user_agents
     from appliance.http import server
     from appliance.imports import cells
+    from appliance.ops import cli
+    from appliance.settings import config
     from ui import documentation, pages, static_files, view
 
     modules = (
@@ -412,15 +423,24 @@ def _prepare(templates: str) -> None:
         static_files.list_script_texts, documentation._markdown_renderer, suggestions.describe_builder,
     ):  # fmt: skip
         build()
-    view.template_environment().bytecode_cache = _TemplateCache(templates)
+    view.template_environment().bytecode_cache = _TemplateCache(directory)
     # A hash names its parameters, so that these hold for sign-ins too: each would take a processor for 40 ms otherwise
     passwords._hasher = cache(lambda: PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     validation.build_type_info()
+    parser = cli._build_parser()
+    cli._build_parser = lambda: parser
+    # For tests that check responses against it (`Client.contract`)
+    config.set_current(config.load({}, {}).config)
+    document = json.dumps(openapi.build_document(), default=str)
+    config._current = None
+    Path(directory, DOCUMENT_FILE).write_text(document, encoding="utf-8")
     app = server.mount_routes()
     app.finalize()
+    TouchUp.run(app)  # rewrites the handling of requests, without the signals that nothing receives
     server.mount_routes = lambda: app
-    # A finalized app cannot be finalized again; to finalize it in each child would take 0.1 s of a processor
+    # What is done cannot be done again, and would take each child 0.1 s of a processor
     Sanic.finalize = lambda _: None
+    TouchUp.run = lambda _: None
 
 
 if __name__ == "__main__":
