@@ -97,5 +97,5 @@ def _measure_pace(flow_id: int, step: dict[str, Any]) -> float:
     for sql, more in ((_COUNT_ARRIVALS, {"step": step["id"]}), (_COUNT_RUNS, {})):
         count, first_at = fetch_one(sql, values | more) or (0, None)
         if count:
-            return float(count) / max(1.0, (now - first_at) / clock.DAY_MS)
+            return float(count / max(1.0, (now - first_at) / clock.DAY_MS))
     return 0.0

@@ -146,6 +146,8 @@ def _record_sms_reports(provider: str, contents: sms.HookContents) -> None:
 
 _READ_METHODS, _ALL_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _WEBHOOK_PREFIX = "/hooks/"
+
+
 async def _serve_css(request: Request) -> HTTPResponse:
     body = executable.shipped_path("appliance", "public", "html", "public.css").read_bytes()
     return HTTPResponse(body, 200, {"Cache-Control": "max-age=3600"}, content_type="text/css; charset=utf-8")
@@ -243,9 +245,9 @@ def mount(app: "Sanic[Any, Any]") -> None:
         name = f"{handler.__module__.rpartition('.')[2]}_{handler.__name__}"
         blueprint.add_route(handler, path, methods, name=name, error_format="text", ctx_find_owner=_OWNERS.get(path))
     submission_path = FORM_SUBMISSION_PATH.replace("{public_key}", "<public_key:str>")
-    for handler, method in ((forms.submit_form_as_api, "POST"), (forms.allow_form_submission, "OPTIONS")):
+    for form_handler, method in ((forms.submit_form_as_api, "POST"), (forms.allow_form_submission, "OPTIONS")):
         blueprint.add_route(
-            handler, submission_path, [method], error_format="json", ctx_find_owner=_find_form_owner
+            form_handler, submission_path, [method], error_format="json", ctx_find_owner=_find_form_owner
         )
     app.blueprint(blueprint)
     app.after_server_stop(_close_recorder)
