@@ -192,9 +192,7 @@ def making(size: int) -> None:
         home = Home(Path(directory))
         content = compose.compile_message(MessageSource("News for {{ contact.first_name }}", source, marketing=True))
         plain = EncodedMessage(content)
-        tracked = EncodedMessage(
-            compose.track_links(content, tuple(link.href for link in content.links), _BASE_URL)
-        )
+        tracked = EncodedMessage(compose.track_links(content, tuple(link.href for link in content.links), _BASE_URL))
         people = [_person(number) for number in range(2_000)]
 
         def mail(number: int, parts: EncodedMessage = tracked) -> None:

@@ -144,9 +144,7 @@ async def _change_state(
     return view.redirect(request, f"/settings/accounts/{account_id}")
 
 
-def _load_account(
-    visit: Visit, account_id: int
-) -> tuple[operators.AccountFacts, AccountLimits, list[Any], list[str]]:
+def _load_account(visit: Visit, account_id: int) -> tuple[operators.AccountFacts, AccountLimits, list[Any], list[str]]:
     _require_operator(visit)
     people = list(members.select(account_id).order_by(TeamMember.disabled_at, User.name))
     facts = operators.get_facts(account_id)

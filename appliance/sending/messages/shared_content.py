@@ -211,9 +211,7 @@ def compile_shared(source: SourceId, base_url: str, language: MessageLanguage | 
     return _compile_campaign(source, base_url, language)
 
 
-def _compile_campaign(
-    source: int | VariantSource, base_url: str, language: MessageLanguage | None
-) -> SharedContent:
+def _compile_campaign(source: int | VariantSource, base_url: str, language: MessageLanguage | None) -> SharedContent:
     campaign_id = source.campaign_id if isinstance(source, VariantSource) else source
     campaign = Campaign.get_by_id(campaign_id)
     snapshot, stored_sender = campaign.pinned, campaign.sender

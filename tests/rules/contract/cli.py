@@ -22,6 +22,7 @@ O agents.resume --account -- and lets them go on
 O account.list -- what each account holds, also without a browser
 O account.close ID -- an operator shuts an account whose people are gone or harm others
 O account.reopen ID -- ends that
+O account.address ID,--url,--remove -- the host of what its recipients get
 O account.limits ID,--contacts,--messages-per-day,--messages-per-month,--picture-megabytes -- fair shares
 O status -- what runs is looked at where it runs, without a browser
 O agents.stop --account -- all agents at once, also while nobody can sign in
@@ -53,7 +54,6 @@ O doctor --seed -- one message through all of it
 O doctor --tenant -- without what concerns the installation, for the health page of another account
 O account.limits --requests-per-minute -- the requests of all its keys
 O account.limits --imports-at-once -- an import takes the writer from the others
-O account.address ID,--url,--remove -- the host of what its recipients get
 O account.add --owner -- somebody who has a user becomes the first owner
 O key.create --agent -- a key that drafts and proposes
 O version --licences -- whoever passes the file on passes them on
