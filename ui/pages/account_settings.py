@@ -90,29 +90,39 @@ async def set_limits(request: Request, visit: Visit, account_id: int) -> HTTPRes
 @signed_in(access.ADMIN_SCOPE)
 async def set_address(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
     """Set the public address of an account; an empty field removes it."""
-    await fetch(_require_operator, visit)
-    form = Form.from_request(request)
-    try:
-        await commit(public_urls.set_public_url, account_id, form["public_url"], visit.actor)
-    except errors.Invalid as error:
-        return await _render_account(request, visit, account_id, form.add_errors(error), 422)
-    await fetch(request.app.ctx.hosts.refresh)
-    view.flash(request, gettext("Address saved. Check it under Settings, Health check."))
-    return view.redirect(request, f"/settings/accounts/{account_id}")
+    form, notice = Form.from_request(request), gettext("Address saved. Check it under Settings, Health check.")
+    return await _change_hosts(request, visit, account_id, public_urls.set_public_url, (form, "public_url"), notice)
 
 
 @pages.post("/<account_id:int>/address/remove")
 @signed_in(access.ADMIN_SCOPE)
 async def remove_address(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
     """Remove a former address of an account, whose links stop working."""
+    form = Form.from_request(request)
+    notice = gettext("%(host)s is removed. Links to it do not work any more.", host=form["host"])
+    return await _change_hosts(request, visit, account_id, public_urls.release_host, (form, "host"), notice)
+
+
+async def _change_hosts(
+    request: Request,
+    visit: Visit,
+    account_id: int,
+    change: Callable[[int, str, Actor], object],
+    posted: tuple[Form, str],
+    notice: str,
+) -> HTTPResponse:
+    """Change the public address of an account or a former one, which requests follow at once, and show a notice.
+
+    `posted` is the form and the name of its field with the address.
+    """
     await fetch(_require_operator, visit)
-    host = Form.from_request(request)["host"]
+    form, name = posted
     try:
-        await commit(public_urls.release_host, account_id, host, visit.actor)
+        await commit(change, account_id, form[name], visit.actor)
     except errors.Invalid as error:
-        return await _render_account(request, visit, account_id, Form().add_errors(error), 422)
+        return await _render_account(request, visit, account_id, form.add_errors(error), 422)
     await fetch(request.app.ctx.hosts.refresh)
-    view.flash(request, gettext("%(host)s is removed. Links to it do not work any more.", host=host))
+    view.flash(request, notice)
     return view.redirect(request, f"/settings/accounts/{account_id}")
 
 
