@@ -221,9 +221,11 @@ def test_only_operators_set_addresses_that_are_free(world: World) -> None:
 
 def test_the_health_check_requests_the_address(world: World) -> None:
     """It warns if nothing answers there; the service proves itself only at addresses of accounts."""
-    report = json.loads(world.server.cli("doctor", "--json", "--account", world.number, expect=None).stdout)
-    [finding] = [finding for finding in report["findings"] if finding["check"] == "account address"]
-    assert finding["level"] == "warn" and f"http://{HOST} cannot be reached" in finding["words"]
+    for options in (("--account", "1"), ("--account", world.number, "--tenant")):
+        report = json.loads(world.server.cli("doctor", "--json", *options, expect=None).stdout)
+        addresses = [item for item in report["findings"] if item["check"] == "account address"]
+        assert f"http://{HOST} cannot be reached" in " ".join(item["words"] for item in addresses)
+        assert {item["level"] for item in addresses} == {"warn"} and (len(addresses) == 1 or options[1] == "1")
     path = "/.well-known/campanero-address/123"
     proof, other = (world.request(path, HOST).text, world.request(path + "4", HOST).text)
     assert len(proof) == 30 and proof != other

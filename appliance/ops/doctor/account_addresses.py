@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from appliance.accounts import public_urls
+from appliance.accounts.accounts import FIRST_ACCOUNT_ID
 from appliance.certificates import store
 from appliance.core.crypto import EXPIRES_SOON_DAYS
 from appliance.core.i18n import gettext, translate_stored
@@ -24,9 +25,12 @@ _NUMBER_BITS = 46
 
 
 def check_addresses(_: Path, account_id: int | None) -> Iterator[Finding]:
-    """Request each public address of an account as a browser would, and compare the proof that it answers with."""
+    """Request each public address of an account as a browser would, and compare the proof that it answers with.
+
+    For the first account, that of the operators, it is the addresses of all accounts.
+    """
     sql = "SELECT id, public_url FROM account WHERE public_url IS NOT NULL AND (?1 IS NULL OR id = ?1) ORDER BY id"
-    for number, url in rows(sql, (account_id,)):
+    for number, url in rows(sql, (None if account_id == FIRST_ACCOUNT_ID else account_id,)):
         if urlsplit(url).hostname == config.base_host(config.current()):
             words = gettext("account %(id)s: %(url)s is the base_url of the installation", id=number, url=url)
             yield Finding("warn", _CHECK, words, f"campanero account address {number} --url none")
