@@ -10,11 +10,12 @@ all rows are computed again.
 import json
 import threading
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, ZONE_SQL, split_source
+from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, SOURCES, ZONE_SQL, ZoneSource, split_source
 from appliance.core import clock, time_zones
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, run_set, scalar
@@ -27,6 +28,10 @@ NUMBER_SQL = (
     "CASE WHEN z.contact_id NOT NULL THEN coalesce(z.time_zone_id, 0) "
     f"ELSE (SELECT n.id FROM time_zone n WHERE n.name = {ZONE_SQL}) END"
 )
+# The stored number and source of the zone of contact `c`, with that join, as one integer (`read_stored`).
+_SOURCE_BITS = 2
+_ACCOUNT = SOURCES.index("account")
+STORED_SQL = f"(coalesce(z.time_zone_id, 0) << {_SOURCE_BITS} | coalesce(z.source, {_ACCOUNT}))"
 _SETTING = "contact_zones"
 _SAVE_STATE = (
     "INSERT INTO setting (name, value, updated_at) VALUES (?1, ?2, ?3) "
@@ -36,8 +41,8 @@ _LIST_STALE = "SELECT contact_id FROM contact_zone WHERE is_stale LIMIT ?"
 _LIST_NEW = "SELECT id FROM contact WHERE id > ? ORDER BY id LIMIT ?"
 _COMPUTE = f"SELECT c.id, {SOURCE_AND_ZONE_SQL} FROM contact c WHERE c.id IN (SELECT value FROM json_each(:items))"
 _STORE = (
-    "INSERT OR REPLACE INTO contact_zone (contact_id, time_zone_id, is_stale) "
-    "SELECT value ->> 0, value ->> 1, 0 FROM json_each(:items)"
+    "INSERT OR REPLACE INTO contact_zone (contact_id, time_zone_id, source, is_stale) "
+    "SELECT value ->> 0, value ->> 1, value ->> 2, 0 FROM json_each(:items)"
 )
 _ADD_NAMES = "INSERT OR IGNORE INTO time_zone (name) SELECT value FROM json_each(:items)"
 _BATCH = 400
@@ -93,14 +98,26 @@ def fill_batch(rules: str, size: int = _BATCH) -> int:
     if not ids and not new_ids:
         return 0
     numbers, values = load_numbers(), {"items": json.dumps(ids + new_ids), "account_zone": None}
-    zones = [
-        (contact_id, None if text is None else numbers[split_source(text)[1]])
-        for contact_id, text in rows(_COMPUTE, values)
-    ]
+    zones = []
+    for contact_id, text in rows(_COMPUTE, values):
+        source, zone = split_source(text) if text is not None else ("account", "")
+        is_own = source != "account"
+        zones.append((contact_id, numbers[zone] if is_own else None, SOURCES.index(source) if is_own else None))
     run_set(_STORE, zones)
-    text = msgspec.json.encode(ZoneState(rules, new_ids[-1] if new_ids else known_to)).decode()
-    run(_SAVE_STATE, (_SETTING, text, clock.now_ms()))
+    state_text = msgspec.json.encode(ZoneState(rules, new_ids[-1] if new_ids else known_to)).decode()
+    run(_SAVE_STATE, (_SETTING, state_text, clock.now_ms()))
     return len(ids) + len(new_ids)
+
+
+def read_stored(value: int, names: Mapping[int, str], account_zone: str) -> tuple[ZoneSource, str]:
+    """Return source and name of a zone in a value of `STORED_SQL`; `names` are those of zones by number."""
+    number, source = value >> _SOURCE_BITS, SOURCES[value % (1 << _SOURCE_BITS)]
+    return source, names[number] if number else account_zone
+
+
+def load_names() -> dict[int, str]:
+    """Return the names of time zones by their number."""
+    return dict(rows("SELECT id, name FROM time_zone"))
 
 
 def load_numbers() -> dict[str, int]:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from appliance.storage.database import rows, scalar
 
 ZoneSource = Literal["data", "phone", "country", "account"]
+SOURCES: tuple[ZoneSource, ...] = ("data", "phone", "country", "account")
 _DATA_ZONE = "named_zone(c.data ->> '$.time_zone')"
 _PHONE_ZONE = (
     "phone_zone((SELECT z.key FROM channel z WHERE z.contact_id = c.id AND z.kind = 'phone' "

@@ -260,20 +260,22 @@ def count_audience(campaign: Campaign) -> AudienceCounts:
     return AudienceCounts(sendable + sum(counts.values()), sendable, {str(key): count for key, count in counts.items()})
 
 
-def count_by(campaign: Campaign, expression: str, is_exact: bool = True, limit: int = ALL) -> dict[str | None, int]:
+def count_by(
+    campaign: Campaign, expression: str, is_exact: bool = True, limit: int = ALL, join: str = "", **parameters: Any
+) -> dict[Any, int]:
     """Return the current numbers of recipients by an SQL expression of contact `c`, the largest first.
 
-    The expression may use the parameter `:account_zone`, the name of the account's time zone. Only the `limit` most
-    frequent values are counted. Without `is_exact`, the counts are cached if counting is slow.
+    `join` is a join for the expression, and `parameters` are those of both. Only the `limit` most frequent values are
+    counted. Without `is_exact`, the counts are cached if counting is slow.
     """
 
-    def count() -> dict[str | None, int]:
-        audience, zone = build_audience(campaign), get_account_zone(campaign.account_id).zone.key
+    def count() -> dict[Any, int]:
+        audience = build_audience(campaign)
         return dict(
             rows(
-                f"SELECT {expression}, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
+                f"SELECT {expression}, count(*) FROM contact c {_CHANNEL} {join} WHERE c.id IN ({audience.sql}) "
                 f"AND ({_select_skip_reason(audience)}) IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
-                audience.parameters | {"account_zone": zone, "kind": get_channel_kind(campaign), "limit": limit},
+                audience.parameters | {"kind": get_channel_kind(campaign), "limit": limit} | parameters,
             )
         )
 

@@ -6,7 +6,8 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, ZONE_SQL, ZoneSource, split_source
+from appliance.audience import stored_zones
+from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, ZoneSource, get_account_zone, split_source
 from appliance.campaigns import audience, send_times, store, variants
 from appliance.campaigns.findings import Finding, PreflightInput
 from appliance.campaigns.send_times import ZoneProgress
@@ -14,9 +15,11 @@ from appliance.core import clock, time_zones
 from appliance.core.i18n import gettext, ngettext
 from appliance.events.listing import Moment
 from appliance.sending.messages import marketing_calendar
+from appliance.storage import masking
 from appliance.storage.models import Campaign
 
 _FIELD = "local_time"
+_HOURS = 24
 
 
 class ZoneCount(NamedTuple):
@@ -133,15 +136,33 @@ def _build(campaign: Campaign, progress: list[ZoneProgress], sources: ZoneSource
 def count_zones(campaign: Campaign, is_exact: bool) -> list[ZoneCount]:
     """Return the number of a draft's recipients by time zone, source and hour; without `is_exact`, it may be cached."""
     hours = send_times.list_hours(campaign)
-    hour_sql = str(hours[0])
-    if len(hours) > 1:
-        hour_sql = audience.weigh_hours(campaign, hours[0], hours[-1] + 1, is_exact).build_sql("c.id")
-    counts = audience.count_by(campaign, f"{SOURCE_AND_ZONE_SQL} || ' ' || {hour_sql}", is_exact)
-    zone_counts = []
-    for text, number in counts.items():
-        zone, _, hour = str(text).rpartition(" ")
-        zone_counts.append(ZoneCount(*split_source(zone), int(hour), number))
-    return zone_counts
+    if len(hours) == 1:
+        return _count_zones(campaign, str(hours[0]), is_exact)
+    weights = audience.weigh_hours(campaign, hours[0], hours[-1] + 1, is_exact)
+    return _count_zones(campaign, weights.build_sql("c.id"), is_exact)
+
+
+def _count_zones(campaign: Campaign, hour_sql: str, is_exact: bool) -> list[ZoneCount]:
+    """Return the number of recipients by zone, source and the hour that `hour_sql` gives for contact `c`.
+
+    Masked data has other zones than the stored ones, and only these are read then.
+    """
+    account_zone = get_account_zone(campaign.account_id).zone.key
+    expression, join, known_to = f"{SOURCE_AND_ZONE_SQL} || ' ' || {hour_sql}", "", 0
+    if not masking.is_active():
+        join, known_to = stored_zones.JOIN_STORED, stored_zones.find_known_to()
+        # Integers are grouped faster than texts.
+        stored = f"{stored_zones.STORED_SQL} * {_HOURS} + {hour_sql}"
+        expression = f"CASE WHEN z.contact_id NOT NULL THEN {stored} ELSE {expression} END"
+    counts = audience.count_by(campaign, expression, is_exact, join=join, account_zone=account_zone, known_to=known_to)
+    names, totals = stored_zones.load_names(), Counter[tuple[ZoneSource, str, int]]()
+    for value, number in counts.items():
+        if isinstance(value, int):
+            totals[*stored_zones.read_stored(value // _HOURS, names, account_zone), value % _HOURS] += number
+        else:
+            zone, _, hour = value.rpartition(" ")
+            totals[*split_source(zone), int(hour)] += number
+    return [ZoneCount(*key, number) for key, number in totals.items()]
 
 
 def check_local_time(case: PreflightInput) -> Iterator[Finding]:
@@ -186,10 +207,10 @@ def count_held(campaign: Campaign, start: int) -> HeldRecipients | None:
     if stored is None or campaign.channel != "email" or campaign.local_time or not audience.is_set(campaign):
         return None
     calendar, recipients, last_at = marketing_calendar.parse(stored), 0, 0
-    for zone, number in audience.count_by(campaign, ZONE_SQL, is_exact=False).items():
-        moment = marketing_calendar.find_next_allowed(calendar, str(zone), start)
+    for count in _count_zones(campaign, "0", is_exact=False):
+        moment = marketing_calendar.find_next_allowed(calendar, count.time_zone, start)
         if moment is not None:
-            recipients, last_at = recipients + number, max(last_at, moment)
+            recipients, last_at = recipients + count.recipients, max(last_at, moment)
     return HeldRecipients(recipients, last_at) if recipients else None
 
 

@@ -21,6 +21,7 @@ class ContactZone(Table):
 
     contact = ForeignKeyField(Contact, primary_key=True, on_delete="CASCADE")
     time_zone_id = IntegerField(null=True)  # of `TimeZone`; null: the zone of the account
+    source = IntegerField(null=True)  # where it is from: its place in `time_zones.SOURCES`; null: the account
     is_stale = BooleanField(default=False)
 
 
