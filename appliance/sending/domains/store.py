@@ -483,22 +483,24 @@ def find_return_path_host(account_id: int, domain_name: str) -> str | None:
     host counts only if its MX record is usable (`_has_mx_record`).
     """
     names = keys.domain_and_parents(domain_name)
-    domains = SendingDomain.select(SendingDomain.name, SendingDomain.dns_records).where(
-        SendingDomain.account == account_id, SendingDomain.enabled, SendingDomain.name.in_(names)
+    domains = rows(
+        "SELECT name, dns_records FROM sending_domain WHERE account_id = ? AND enabled AND name IN "
+        f"({', '.join('?' * len(names))})",
+        (account_id, *names),
     )
-    hosts = [get_bounce_host(domain.name) for domain in domains if _has_mx_record(domain)]
+    hosts = [get_bounce_host(name) for name, dns_records in domains if _has_mx_record(name, dns_records)]
     return max(hosts, key=len, default=None)
 
 
-def _has_mx_record(domain: SendingDomain) -> bool:
-    """Return whether the last check found the MX record of the bounce host.
+def _has_mx_record(name: str, dns_records: str | None) -> bool:
+    """Return whether the last check of a domain found the MX record of its bounce host, by the JSON of its records.
 
     If that look-up failed, the values that an earlier check found count.
     """
-    type_and_name = ("MX", get_bounce_host(domain.name))
+    type_and_name = ("MX", get_bounce_host(name))
     mx_records = [
         record
-        for record in domain.dns_records or []
+        for record in (msgspec.json.decode(dns_records) if dns_records else None) or []
         if (record.get("record_type"), record.get("name")) == type_and_name
     ]
     return any(

@@ -47,6 +47,7 @@ _MESSAGE_VALUES = (*_TOKENS, *links.LINK_NAMES)
 _PLAIN_URL = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
 # Texts that HTML and quoted-printable leave as they are: single words, names and addresses.
 PLAIN_TEXT = re.compile(r"(?!From )(?=.{1,74}\Z)[A-Za-z0-9_-][A-Za-z0-9:/._@+,-]*(?: [A-Za-z0-9:/._@+,-]+)*")
+_MAX_PLAIN_CHARACTERS = 75
 # Filters that leave such texts as they are.
 _FILTERS_WITHOUT_EFFECT = ("default", "strip", "escape", "newline_to_br")
 
@@ -206,12 +207,13 @@ class EncodedBody:
         is_link = _is_message_value(slot)
         # The encodings of links leave plain ones as they are.
         may_be_plain = is_link or all(name in _FILTERS_WITHOUT_EFFECT for name, _ in slot.name[1:])
-        is_plain = (_PLAIN_URL if is_link else PLAIN_TEXT).fullmatch
-        is_token = is_link and slot.name[0] in _TOKENS  # made here, and always plain
+        encode_plain = _encode_plain_url if is_link else _encode_plain_text
 
         def encode(value: Any, budget: FillBudget) -> bytes:
-            if type(value) is str and (is_token or (may_be_plain and is_plain(value))):
-                return value.encode() + SOFT_BREAK  # its characters need no encoding
+            if may_be_plain and type(value) is str and len(value) <= _MAX_PLAIN_CHARACTERS:
+                plain = encode_plain(value)
+                if plain is not None:
+                    return plain
             encoded = encode_fragment(slot.to_text(value))
             budget.take(0)
             if not is_single_spaced(encoded):
@@ -238,6 +240,23 @@ class EncodedBody:
             return encoded
 
         return encode_and_cache
+
+
+@lru_cache(maxsize=_MAX_CACHED_VALUES)
+def _encode_plain_text(value: str) -> bytes | None:
+    """Return a text with its soft break, or None if it needs encoding; HTML and text of a message share many values."""
+    return value.encode() + SOFT_BREAK if PLAIN_TEXT.fullmatch(value) else None
+
+
+@lru_cache(maxsize=_MAX_CACHED_VALUES)
+def _encode_plain_url(value: str) -> bytes | None:
+    """Return a URL or token as `_encode_plain_text` does."""
+    return value.encode() + SOFT_BREAK if _PLAIN_URL.fullmatch(value) else None
+
+
+def _is_token(slot: Slot) -> bool:
+    """Return whether a slot is the token of tracked links: its characters never need encoding."""
+    return slot.name[0] in _TOKENS and _is_message_value(slot)
 
 
 def _is_message_value(slot: Slot) -> bool:
@@ -276,7 +295,7 @@ class _FillGenerator:
         self._body = body
         self._names: dict[str, Any] = {
             "as_parent": as_parent, "is_present": is_present, "join": b"".join, "limit": MAX_OUTPUT_BYTES,
-            "NeedsLiquid": NeedsLiquid,
+            "NeedsLiquid": NeedsLiquid, "soft_break": SOFT_BREAK,
         }  # fmt: skip
         self._lines: list[str] = []
         self._part_count = 0
@@ -346,7 +365,9 @@ class _FillGenerator:
                 self._names[f"e{name}"] = self._body.build_caching_encoder(slot, cache)
         if name not in known:
             self._add_line(depth, f"v = {self._add_lookup(slot.variable)}")
-            if _is_message_value(slot):
+            if _is_token(slot):
+                self._add_line(depth, f"{name} = v.encode() + soft_break if type(v) is str else e{name}(v, budget)")
+            elif _is_message_value(slot):
                 self._add_line(depth, f"{name} = e{name}(v, budget)")
             else:
                 self._add_line(depth, f"{name} = c{name}.get(v) if type(v) is str else None")
