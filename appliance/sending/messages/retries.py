@@ -86,7 +86,7 @@ def load_payload(message_id: int) -> OutgoingMessage | None:
         return None
     mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_hint, lookup_count = row
     is_stuffed = content.endswith(b"\r\n") and not content.startswith(b".") and b"\n." not in content
-    envelope = Envelope(mail_from, rcpt_to, content, is_stuffed)
+    envelope = Envelope(mail_from, rcpt_to, content, is_stuffed, content.isascii())
     return OutgoingMessage(envelope, subject, sender, internet_message_id, parts, bool(has_hint), lookup_count)
 
 

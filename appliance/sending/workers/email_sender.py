@@ -110,7 +110,7 @@ class EmailWorker(SmtpWorker):
     async def _send_next(self) -> None:
         ready = self._next.ready if self._next is not None else None
         if self._is_claimed_ahead():  # so it goes to a fixed server, as the message before it
-            await self._send_to_fixed_server(ready)
+            await (self._send_to_fixed_server(ready) if self._limits.shares_connections else super()._send_next())
             return
         if ready is not None and ready.prepared is not None and self._get_kind(ready.row.provider) in TRANSPORTS:
             await self._send_over_http(ready)
@@ -227,7 +227,7 @@ class EmailWorker(SmtpWorker):
     def _has_fixed_server(self, provider: str) -> bool:
         return provider != DIRECT and self._get_kind(provider) not in TRANSPORTS
 
-    async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
+    def _begin_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         if ready.row.provider == DIRECT:
             if isinstance(outcome.error, SenderRejected):
                 outcome.error = self._mx_connections.classify_refusal(outcome.error, outcome.row, ready.sender)
@@ -235,7 +235,6 @@ class EmailWorker(SmtpWorker):
                 if self._transaction is not None:
                     self._transaction.is_claimed = True
                 outcome.delivered_via = {"mx": client.server.host, "tls": client.encryption}
-        await super()._complete_outcome(ready, client, outcome)
 
 
 # Messages rendered ahead for each worker; more would only wait longer.

@@ -231,7 +231,8 @@ class SmtpWorker:
             claim = self._start_claim(last_outcome, ready.row)
         outcome, prepared = ready.failure or Outcome(ready.row, connection_error), ready.prepared
         started_at = time.monotonic()
-        if client is not None and prepared is not None:
+        is_ready = message.envelope is not None and message.envelope.is_accepted()
+        if client is not None and prepared is not None and not is_ready:
             try:
                 outcome.error = await self._wait_until_ready(client, prepared.envelope, message.envelope)
             except asyncio.CancelledError:
@@ -279,8 +280,6 @@ class SmtpWorker:
         self, client: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None
     ) -> DeliveryError | None:
         """Wait until the server is ready for the message; return the error of a rejection or a lost connection."""
-        if opened is not None and opened.is_accepted():
-            return None
         try:
             await client.wait_until_ready(opened or client.open_envelope(envelope))
         except DeliveryError as error:
@@ -310,8 +309,13 @@ class SmtpWorker:
             return False
         return True
 
+    def _begin_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
+        """Complete an outcome before its message is sent, for servers that are not fixed."""
+        return
+
     async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
         """Send a claimed message unless its outcome has an error already, and complete and count the outcome."""
+        self._begin_outcome(ready, client, outcome)
         prepared = ready.prepared
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
