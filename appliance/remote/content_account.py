@@ -116,8 +116,9 @@ def export_content(connection: ContentConnection, path: Path, show: ShowProgress
 def import_content(
     connection: ContentConnection, path: Path, show: ShowProgress, is_dry_run: bool, by_name: bool = False
 ) -> ImportResult:
-    """Create or change the objects of all files. Flows stay drafts, or get unpublished changes; nothing is sent.
+    """Create or change the objects of all files. Nothing is sent.
 
+    New flows are drafts. Changes of a live flow are published, or pause it where the account requires an approval.
     With `by_name`, a file whose object is not known is that of the only object with its name. Raises UsageError with
     every fault of the files before anything is changed. If the service refuses an object, CommandError says so, and the
     next import goes on there.

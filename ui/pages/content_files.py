@@ -6,7 +6,7 @@ An upload is checked first: the page says what would be created and changed, and
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import IO, Any, Literal
@@ -23,7 +23,8 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.remote import content_archive
 from appliance.remote.content_account import PlannedFile, export_content, import_content
 from appliance.remote.errors import CommandError
-from ui import formats, view
+from appliance.storage.transactions import fetch
+from ui import formats, session, view
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Pages, Visit
@@ -110,7 +111,7 @@ async def export_files(request: Request, visit: Visit) -> HTTPResponse | None:
     _require_access(visit)
     file: IO[bytes] = SpooledTemporaryFile(max_size=_BLOCK_BYTES)  # noqa: SIM115 - it is closed once it is sent
     try:
-        await asyncio.to_thread(_write_archive, _connect(request, visit), file)
+        await asyncio.to_thread(_write_archive, _connect(request, visit), file, _watch_access(request))
     except CommandError as error:
         file.close()
         view.flash(request, formats.sentence(str(error)))
@@ -119,10 +120,21 @@ async def export_files(request: Request, visit: Visit) -> HTTPResponse | None:
     return await view.stream_file(request, name, "application/zip", _read_blocks(file))
 
 
-def _write_archive(connection: InProcessConnection, file: IO[bytes]) -> None:
+def _watch_access(request: Request) -> Callable[[], None]:
+    """Return a function for threads that raises CommandError once the user of a request lost a right or signed out."""
+    loop = asyncio.get_running_loop()
+
+    def require_access() -> None:
+        if not asyncio.run_coroutine_threadsafe(fetch(session.has_access, request), loop).result():
+            raise CommandError(gettext("You were signed out, or your role has changed."))
+
+    return require_access
+
+
+def _write_archive(connection: InProcessConnection, file: IO[bytes], require_access: Callable[[], None]) -> None:
     with TemporaryDirectory(prefix="campanero-content-") as name:
         directory = Path(name)
-        export_content(connection, directory, lambda _name, _share: None)
+        export_content(connection, directory, lambda _name, _share: require_access())
         content_archive.pack(directory, file)
     file.seek(0)
 
@@ -152,7 +164,7 @@ async def check_file(request: Request, visit: Visit) -> HTTPResponse:
         return _render(request, visit, form, 422)
     await asyncio.to_thread(_forget, visit.account_id)
     job = _jobs[visit.account_id] = ImportJob(secrets.token_urlsafe(16), visit.user.id, directory, clock.now_ms())
-    _start(_connect(request, visit), job, is_dry_run=True)
+    _start(request, visit, job, is_dry_run=True)
     return view.redirect(request, "/settings/content")
 
 
@@ -199,20 +211,24 @@ async def apply_file(request: Request, visit: Visit) -> HTTPResponse:
         view.flash(request, gettext("The file was checked too long ago. Upload it again."))
         return view.redirect(request, "/settings/content")
     job.state, job.share = "importing", 0.0
-    _start(_connect(request, visit), job, is_dry_run=False)
+    _start(request, visit, job, is_dry_run=False)
     return view.redirect(request, "/settings/content")
 
 
-def _start(connection: InProcessConnection, job: ImportJob, is_dry_run: bool) -> None:
-    """Run the check or the import of a job in a thread."""
-    task = asyncio.get_running_loop().create_task(_run(connection, job, is_dry_run))
+def _start(request: Request, visit: Visit, job: ImportJob, is_dry_run: bool) -> None:
+    """Run the check or the import of a job in a thread, as long as the user keeps the rights."""
+    run = _run(_connect(request, visit), job, is_dry_run, _watch_access(request))
+    task = asyncio.get_running_loop().create_task(run)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 
 
-async def _run(connection: InProcessConnection, job: ImportJob, is_dry_run: bool) -> None:
+async def _run(
+    connection: InProcessConnection, job: ImportJob, is_dry_run: bool, require_access: Callable[[], None]
+) -> None:  # fmt: skip
     def show(_name: str, share: float) -> None:
         job.share = share
+        require_access()
 
     path = Path(job.directory.name)
     try:
