@@ -41,7 +41,7 @@ def build_bodies(path: str, names: list[str]) -> Iterator[Any]:
     (POSTMARK, list(postmark.FIELDS)), (RESEND, list(resend.FIELDS)), (SENDGRID, list(sendgrid.FIELDS)),
 ])  # fmt: skip
 def test_no_value_of_json_fails(server: Server, path: str, names: list[str], full: bool) -> None:
-    """Each value in each field, sent as batches where the service has them, else some of them."""
+    """Some values in each field, with `--full` all of them, sent as batches where the service has them."""
     bodies = list(build_bodies(path, names))
     if path == SENDGRID:
         sandbox = {"mail_settings": {"sandbox_mode": {"enable": True}}}
@@ -52,7 +52,7 @@ def test_no_value_of_json_fails(server: Server, path: str, names: list[str], ful
         statuses = {post(server, path, json.dumps(body).encode()).status for body in bodies}
         assert statuses <= {200, 202, 400}
         return
-    size = 100
+    bodies, size = bodies[:: 1 if full else 3], 100
     for start in range(0, len(bodies), size):
         headers = {"X_Batch_Validation": "permissive"} if path == RESEND else {}
         response = post(server, f"{path}/batch", json.dumps(bodies[start : start + size]).encode(), **headers)
