@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from tests.api.test_threats_pages import Visitor
-from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.pictures import encode_image, photo
 from tests.kit.server import EMAIL, Server
-from tests.kit.tenants import two_tenants
 from tests.kit.uploads import upload_image
 
 WRITABLE: dict[str, Any] = {
@@ -118,13 +116,14 @@ def test_an_uploaded_logo(api: Client, server: Server) -> None:
     assert created["url"] in preview["html"]
 
 
-def test_a_logo_of_another_account(fresh_server: FreshServer) -> None:
+def test_a_logo_of_another_account(server: Server, api: Client) -> None:
     """The signed id of another account's upload is rejected; its public URL is accepted."""
-    ours, there = two_tenants(fresh_server())
-    created = upload_image(there.api, encode_image(photo(), "PNG")).expect(201)
+    account_id = server.cli("account", "add", "Elsewhere").stdout.strip()
+    theirs = server.client(server.new_key("theirs", "--account", account_id))
+    created = upload_image(theirs, encode_image(photo(), "PNG")).expect(201)
 
-    assert set(ours.api.put("/brand", {"logo": created["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
-    assert update_brand(ours.api, logo=created["url"])["logo"] == created["url"]
+    assert set(api.put("/brand", {"logo": created["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
+    assert update_brand(api, logo=created["url"])["logo"] == created["url"]
 
 
 def test_brand_defaults_apply_to_headers_and_footers(api: Client) -> None:

@@ -160,7 +160,7 @@ def test_no_page_shows_a_masked_contact(world: World, full: bool) -> None:
     responses = _read_pages(world, world.masked_pages)
     assert _find_leaks(responses) == {}
     closed = re.compile("/inbox|/contacts/imports|/contacts/[0-9]+/(conversation|messages|edit|delete|merge)|/exports"
-                        "|.*/(html|files|export|file)|/settings/(webhooks|team|roles|keys|audit|sending/|accounts|backups|sign-in)|/welcome|.*/new"
+                        "|.*/(html|files|export|file)|/settings/(content|webhooks|team|roles|keys|audit|sending/|accounts|backups|sign-in)|/welcome|.*/new"
                         "|.*/edit$|.*/add$|.*/replay$|/forms/preview|.*/winner|.*/reschedule")  # fmt: skip
     for path, response in responses.items():
         if path.startswith("/settings/you/sessions/") or path not in by_owner:

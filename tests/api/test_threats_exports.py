@@ -16,7 +16,7 @@ from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 
 # Several pages of rows that no buffer between server and client holds.
-CONTACTS, AUDIT_ENTRIES, TEXT = 2_400, 2_400, "x" * 10_000
+CONTACTS, AUDIT_ENTRIES, TEXT = 1_600, 1_600, "x" * 10_000
 
 
 @pytest.fixture(scope="module")

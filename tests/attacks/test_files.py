@@ -28,7 +28,7 @@ from tests.kit.server import Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import upload, upload_image, wait_for_import
 
-PICTURES, TABLES, BACKUPS = examples(40, full=3_000), examples(10, full=600), examples(6, full=300)
+PICTURES, TABLES, BACKUPS = examples(30, full=3_000), examples(6, full=600), examples(4, full=300)
 MAX_GROWTH_MEGABYTES = 350
 _SIZES = (0, 1, 2, 255, 256, 8_000, 65_535, 65_536, 2**24, 2**31 - 1, 2**31, 2**32 - 1)
 _FORMULAS = (
