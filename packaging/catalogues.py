@@ -45,6 +45,13 @@ _UNUSED_HEADERS = tuple(
 _OPTIONS = {"jinja2": {"trimmed": "true", "silent": "false", "trim_blocks": "true", "lstrip_blocks": "true"}}
 
 
+def list_files() -> list[Path]:
+    """Return the files that have texts."""
+    return sorted(
+        {file for directory, pattern, _ in _SOURCES for file in (ROOT / directory).glob(f"**/*{pattern[2:]}")}
+    )
+
+
 @cache
 def extract() -> Catalog:
     """Return a catalogue of all texts of the sources, with the files that use them."""

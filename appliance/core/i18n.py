@@ -529,7 +529,7 @@ def _read_catalogue(language: str) -> stdlib_gettext.NullTranslations:
     directory = _ROOT / DIRECTORY / language / "LC_MESSAGES"
     compiled = directory / f"{DOMAIN}.mo"
     if language in _test_catalogues:
-        content = compile_catalogue(_test_catalogues[language].read_bytes())
+        content = _compile_once(_test_catalogues[language])
     elif compiled.exists():
         content = compiled.read_bytes()
     else:
@@ -538,7 +538,7 @@ def _read_catalogue(language: str) -> stdlib_gettext.NullTranslations:
 
 
 def _compile_once(source: Path) -> bytes:
-    """Return the compiled form of a catalogue of the sources, which is cached in `__pycache__`."""
+    """Return the compiled form of a catalogue of the sources or of a test, which is cached in `__pycache__`."""
     cached = source.parent / "__pycache__" / f"{source.stem}.mo"
     if cached.exists() and cached.stat().st_mtime_ns > source.stat().st_mtime_ns:
         return cached.read_bytes()

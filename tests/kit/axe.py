@@ -13,6 +13,8 @@ _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practic
 # The links of the navigation, which all pages share. Its landmarks are checked, because axe compares them with those of
 # the page.
 _NAVIGATION = [".side > :not(nav)", ".side > nav > *", ".tabbar > *"]
+# What is like the elements before it: left out without `--full`
+_REPEATED = ["tbody > tr:nth-child(n+4)", "option:nth-child(n+4)", "optgroup:nth-child(n+3)", ".tile:nth-child(n+5)"]
 # Frames contain emails, which have their own tests; axe would get no response from a sandboxed frame. Style sheets are
 # not loaded again, because only a rule for sound and video would read them. Contrast takes as long as all other rules:
 # it is measured once for each combination of colours, size and weight, and for all elements with `--full` and in pages
@@ -21,16 +23,21 @@ _RUN = """async ([only, exclude, known, all, sizes]) => {
   const options = { iframes: false, preload: false, resultTypes: ['violations'] };
   const run = async (include, runOnly, rules = {}) =>
     (await axe.run({ include, exclude }, { ...options, runOnly, rules })).violations;
-  const combination = (element) => {
-    const style = getComputedStyle(element);
-    const parts = [style.color, style.fontSize, style.fontWeight, style.textShadow,
-      element.closest(':disabled, [aria-disabled=true]') !== null];
-    for (let each = element; each; each = each.parentElement) {
-      const { opacity, backgroundImage, backgroundColor } = getComputedStyle(each);
-      parts.push(...[opacity, backgroundImage, backgroundColor].filter(
-        value => !['1', 'none', 'rgba(0, 0, 0, 0)'].includes(value)));
+  const grounds = new Map();
+  const ground = (element) => {
+    if (!element) return '';
+    if (!grounds.has(element)) {
+      const { opacity, backgroundImage, backgroundColor } = getComputedStyle(element);
+      const own = [opacity, backgroundImage, backgroundColor].filter(
+        value => !['1', 'none', 'rgba(0, 0, 0, 0)'].includes(value));
+      grounds.set(element, [...own, ground(element.parentElement)].join(' '));
     }
-    return parts.join(' ');
+    return grounds.get(element);
+  };
+  const combination = (element) => {
+    const { color, fontSize, fontWeight, textShadow } = getComputedStyle(element);
+    const isDisabled = element.closest(':disabled, [aria-disabled=true]') !== null;
+    return [color, fontSize, fontWeight, textShadow, isDisabled, ground(element)].join(' ');
   };
   const elements = [...document.querySelectorAll('body *')];
   const isWhole = all || elements.some(element => element.shadowRoot);
@@ -40,7 +47,7 @@ _RUN = """async ([only, exclude, known, all, sizes]) => {
     for (const element of elements) {
       const isText = element.matches('input, select, textarea')
         || [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
-      if (!isText || !element.checkVisibility() || (left && element.closest(left))) continue;
+      if (!isText || (left && element.closest(left)) || !element.checkVisibility()) continue;
       const key = combination(element);
       if (!known.includes(key) && !fresh.has(key)) fresh.set(key, element);
     }
@@ -78,8 +85,8 @@ def find_violations(
         session = page.context.new_cdp_session(page)
         session.send("Runtime.evaluate", {"expression": f"{_source()}; 0"})
         session.detach()
-    exclude = [] if with_navigation else [[each] for each in _NAVIGATION]
-    arguments = [rule, exclude, sorted(_sufficient_contrasts), check_all_everywhere]
+    left_out = [*([] if with_navigation else _NAVIGATION), *([] if check_all_everywhere else _REPEATED)]
+    arguments = [rule, [[each] for each in left_out], sorted(_sufficient_contrasts), check_all_everywhere]
     arguments.append(with_sizes or check_all_everywhere)
     violations, measured = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), arguments)
     if not any(violation.startswith("color-contrast:") for violation in violations):

@@ -53,8 +53,8 @@ def get_section_props(api: Client, template_id: int, section_id: str) -> dict[st
 
 def wait_until_saved(page: Page) -> None:
     """Wait until the editor has saved all changes."""
-    # `expect` would look again after 100, 250, 500 and 1,000 ms; this looks at each frame
-    page.wait_for_function("() => document.querySelector('#editor:not([data-busy])')")
+    # `expect` would look again after 100, 250, 500 and 1,000 ms, and at each frame this would draw frames
+    page.wait_for_function("() => document.querySelector('#editor:not([data-busy])')", polling=25)
 
 
 def expect_order(page: Page, *keys: str) -> None:

@@ -5,14 +5,18 @@ without brackets is not marked for translation, and two pairs of brackets in one
 A server shows them with `Server(env=pseudo_languages.environment(directory))`.
 """
 
+import fcntl
+import hashlib
 import io
+import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from babel.messages.catalog import Catalog, Message
+from babel.messages.catalog import Catalog
 from babel.messages.pofile import write_po
 
 from tests.kit.server import ROOT
@@ -34,25 +38,43 @@ def transform(text: str) -> str:
 
 
 @cache
-def _extract() -> Catalog:
+def _extract() -> list[tuple[Any, str | None]]:
+    """Return text and context of each message of the sources; a text with a plural is a list of both.
+
+    They are looked for once for all processes that test the same sources, because it takes seconds of a processor.
+    """
     sys.path.append(str(ROOT / "packaging"))
     import catalogues
 
-    catalogue: Catalog = catalogues.extract()
-    return catalogue
+    stored = ROOT / "build" / "texts" / f"{_sources_digest(catalogues.list_files())}.json"
+    stored.parent.mkdir(parents=True, exist_ok=True)
+    with (stored.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stored.exists():
+            for outdated in stored.parent.glob("*.json"):
+                outdated.unlink()
+            messages = [(message.id, message.context) for message in catalogues.extract() if message.id]
+            stored.write_text(json.dumps(messages), encoding="utf-8")
+    return [(text, context) for text, context in json.loads(stored.read_text(encoding="utf-8"))]
+
+
+def _sources_digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def build_catalogue(language: str, texts: Sequence[str] = ()) -> bytes:
     """Return the catalogue (`.po`) of a made-up language with these texts, by default with all texts of the sources."""
     result = Catalog(language, charset="utf-8")
-    for message in map(Message, texts) if texts else _extract():
-        if message.id:
-            forms = [transform(text) for text in ([message.id] if isinstance(message.id, str) else message.id)]
-            # The first plural form is for one, all others are for more
-            translation = (forms[0], *[forms[-1]] * (result.num_plurals - 1)) if len(forms) > 1 else forms[0]
-            result.add(message.id, translation, context=message.context)
+    for message, context in [(text, None) for text in texts] or _extract():
+        forms = [transform(text) for text in ([message] if isinstance(message, str) else message)]
+        # The first plural form is for one, all others are for more
+        translation = (forms[0], *[forms[-1]] * (result.num_plurals - 1)) if len(forms) > 1 else forms[0]
+        result.add(message, translation, context=context)
     content = io.BytesIO()
-    write_po(content, result)
+    write_po(content, result, width=0)  # to wrap the lines takes longer than all the rest
     return content.getvalue()
 
 

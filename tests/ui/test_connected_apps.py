@@ -9,6 +9,7 @@ from playwright.sync_api import Page
 
 from tests.kit import axe
 from tests.kit.connected_app import ConnectedApp, answer_of
+from tests.kit.sampling import full_only
 from tests.kit.server import Server
 
 
@@ -33,7 +34,7 @@ def receive(requests: list[str]) -> HTTPServer:
     return server
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, full_only(1280)])
 def test_connect_leads_back_to_the_app(browser_page: Page, server: Server, width: int) -> None:
     """The policy of the page lets the browser follow the redirect to the app; the settings then list it."""
     page, requests = browser_page, list[str]()

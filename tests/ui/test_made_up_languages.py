@@ -3,14 +3,16 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from appliance.core import i18n
-from tests.kit import pseudo_languages
+from tests.kit import pseudo_languages, sampling
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.pseudo_languages import LONG, RIGHT_TO_LEFT
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
@@ -30,14 +32,14 @@ TEXTS = """() => {
   for (const name of ['aria-label', 'title', 'placeholder', 'alt'])
     for (const element of document.querySelectorAll(`[${name}]`))
       if (!element.closest(skipped) && element.getAttribute(name).trim()) texts.push(element.getAttribute(name).trim());
-  return {
-    texts, links: [...document.querySelectorAll('a[href^="/"]:not([download])')].map(a => a.getAttribute('href')),
-    lang: document.documentElement.lang,
-  };
+  return texts;
 }"""
+# The same for a page that is read without scripts
+UNREAD = {"script", "style", "code", "kbd", "pre", "svg", "textarea", "iframe", "noscript", "template"}
+OWN_NAMES = {"country_code", "locale", "language", "time_zone"}
 # The direction is all that the layout of a language from right to left takes from the language
 MEASURE = "direction => { const page = document.documentElement; page.dir = direction; return page.scrollWidth; }"
-WIDTHS = ((DESK, "rtl", "from_right"), (PHONE, "rtl", "from_right_on_phone"), (PHONE, "ltr", "on_phone"))
+WIDTHS = ((PHONE, "ltr", "on_phone"), (PHONE, "rtl", "from_right_on_phone"), (DESK, "rtl", "from_right"))
 # The parts of a text that no translation changes: names and addresses of the sample data, times, numbers and codes,
 # names of providers and fonts, a sample contact, and the content of the starters of flows
 KEPT = re.compile(
@@ -91,11 +93,33 @@ def list_test_pages(api: Client) -> list[str]:
     ]  # fmt: skip
 
 
-def crawl(page: Page, first: list[str]) -> dict[str, dict]:
-    """Visit one page of each kind that links lead to; return its texts and its widths, also from right to left.
+def read_texts(page: HtmlPage) -> list[str]:
+    """Return the texts of a page that people read or hear, as `TEXTS` does, but without those that scripts write."""
+    texts: list[str] = []
 
-    `first` are visited whatever their kind. A page is loaded in the size in which the one before it was measured last,
-    because each resize is a layout.
+    def read(element: Element) -> None:
+        named = element.tag in ("select", "datalist") and element.get("name") in OWN_NAMES
+        is_marked = "lang" in element.attrib or {"headers", "snippet"} & set(element.get("class", "").split())
+        if element.tag in UNREAD or named or is_marked:
+            return
+        texts.extend(element.attrib[name] for name in ("aria-label", "title", "placeholder", "alt")
+                     if name in element.attrib)  # fmt: skip
+        texts.append(element.text or "")
+        for child in element:
+            read(child)
+            texts.append(child.tail or "")
+
+    read(page.one("body"))
+    texts.append(text_of(page.one("head title")))
+    return [" ".join(text.split()) for text in texts if text.strip()]
+
+
+def crawl(page: Page, user: ScriptlessBrowser, first: list[str]) -> dict[str, dict]:
+    """Visit one page of each kind that links lead to; return its texts, and the widths of some pages.
+
+    `first` are visited whatever their kind. Without `--full` every third page is loaded in the browser, in the size of
+    a phone; the others are read without scripts. Every twelfth, and all with `--full`, is laid out from right to left
+    too.
     """
     # The second page of a table has what the first has, with a fifth of its rows
     waiting = [*first, "/", "/contacts?page=2", "/campaigns/3/send", "/contacts/61", "/inbox/1?view=headers"]
@@ -106,14 +130,19 @@ def crawl(page: Page, first: list[str]) -> dict[str, dict]:
         # Guides and the reference are English
         if kind in seen or re.search(r"/(preview|html)$", path) or kind.startswith("/docs/"):
             continue
+        plain = HtmlPage(user, path)
+        links = plain.all("a[href^=/]")
+        waiting += [link.attrib["href"] for link in links if "download" not in link.attrib]
+        seen[kind] = {"texts": read_texts(plain), "lang": plain.one("html").get("lang"), "path": plain.path}
+        if not sampling.is_full and len(seen) % 3:
+            continue
         page.goto(path)
-        # Some paths lead to another page
-        seen[kind] = page.evaluate(TEXTS) | {"path": re.sub(r"^https?://[^/]+", "", page.url)}
-        waiting += seen[kind]["links"]
-        for size, direction, name in WIDTHS if page.viewport_size == DESK else WIDTHS[::-1]:
+        seen[kind]["texts"] = page.evaluate(TEXTS)
+        for size, direction, name in WIDTHS if sampling.is_full or len(seen) % 4 == 0 else WIDTHS[:1]:
             if page.viewport_size != size:
                 page.set_viewport_size(size)
             seen[kind][name] = page.evaluate(MEASURE, direction)
+        page.set_viewport_size(PHONE)
     return seen
 
 
@@ -133,8 +162,9 @@ def seen(browser: Browser, server: Server) -> dict[str, dict]:
     """What a user whose browser asks for the long language sees of each kind of page."""
     problems = Problems()
     problems.allow(BLOCKED)
-    page = sign_in(new_page(browser, server.url, problems, width=1360, locale=LONG))
-    seen = crawl(page, list_test_pages(server.client()))
+    page = sign_in(new_page(browser, server.url, problems, width=PHONE["width"], locale=LONG))
+    user = ScriptlessBrowser(server.client(), language=LONG)
+    seen = crawl(page, user, list_test_pages(server.client()))
     page.context.close()
     assert problems.found == []
     return seen
@@ -146,7 +176,8 @@ def test_every_text_of_every_page_is_translated(seen: dict[str, dict]) -> None:
     assert {kind: data["lang"] for kind, data in seen.items() if data["lang"] != LONG} == {}
     untranslated = {kind: faults for kind, data in seen.items() if (faults := find_untranslated(data["texts"]))}
     assert not untranslated, "\n".join(f"{kind}: {text}" for kind, texts in untranslated.items() for text in texts)
-    assert {data["path"]: data["on_phone"] for data in seen.values() if data["on_phone"] > PHONE["width"]} == {}
+    widths = {data["path"]: data["on_phone"] for data in seen.values() if "on_phone" in data}
+    assert len(widths) >= 10 and {path: width for path, width in widths.items() if width > PHONE["width"]} == {}
 
 
 def test_pages_from_right_to_left(seen: dict[str, dict], api: Client) -> None:
@@ -155,12 +186,13 @@ def test_pages_from_right_to_left(seen: dict[str, dict], api: Client) -> None:
     The pages in the long language are laid out anew from right to left, because loading each page once more would
     differ only in its direction.
     """
+    measured = {kind: data for kind, data in seen.items() if "from_right" in data}
+    assert len(measured) >= 3
     user = ScriptlessBrowser(api)
-    for data in seen.values():
+    for data in measured.values():
         start = user.get(data["path"], **{"Accept-Language": RIGHT_TO_LEFT})[:200]
         assert f'<html lang="{RIGHT_TO_LEFT}" dir="rtl"' in start, data["path"]
-    wide = {kind: data["from_right"] for kind, data in seen.items() if data["from_right"] > DESK["width"]}
-    assert wide == {}
-    wide = {kind: width for kind, data in seen.items() if (width := data["from_right_on_phone"]) > PHONE["width"]}
-    assert wide == {}
+    assert {kind: data["from_right"] for kind, data in measured.items() if data["from_right"] > DESK["width"]} == {}
+    on_phone = {kind: data["from_right_on_phone"] for kind, data in measured.items()}
+    assert {kind: width for kind, width in on_phone.items() if width > PHONE["width"]} == {}
     assert set(i18n.LANGUAGES) & {LONG, RIGHT_TO_LEFT} == set()
