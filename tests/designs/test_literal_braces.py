@@ -21,7 +21,7 @@ from tests.kit.payloads import ActiveContentParser
 from tests.kit.sampling import every_nth, examples
 from tests.kit.timeouts import extend_timeout
 
-_QUIET = settings(max_examples=examples(100, full=300), deadline=None, suppress_health_check=list(HealthCheck))
+_QUIET = settings(max_examples=examples(40, full=300), deadline=None, suppress_health_check=list(HealthCheck))
 SCRIPT = '{{ "<script>alert(1)</script>" }}'
 
 

@@ -84,7 +84,8 @@ def _crawl(visitor: Visitor) -> dict[str, tuple[int, Offers]]:
         kind = place if place.startswith(("/campaigns/", "/flows/")) else re.sub(r"\d+", "1", place)
         # Each query parameter once, not in all combinations
         parameters = {parameter.partition("=")[0] for parameter in query.split("&")}
-        if parameters <= known.get(kind, set()) or place.startswith(("/static/", "/m/")):
+        # The documentation is for everybody, and `test_docs` follows its links
+        if parameters <= known.get(kind, set()) or place.startswith(("/static/", "/m/", "/docs")):
             continue
         known.setdefault(kind, set()).update(parameters)
         response = visitor.send("GET", path)

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.kit import axe
 from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage, text_of
-from tests.kit.sampling import every_nth
+from tests.kit.sampling import every_nth, full_only
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 from tests.ui.composer_world import clock, draft, page, server, smtp
@@ -56,6 +56,7 @@ def test_errors_on_the_review_page(page: Page, api: Client) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.full
 def test_the_subject_counter_counts_the_rendered_subject(page: Page, api: Client) -> None:
     """Composer and editor count the subject with its merge tags filled in."""
     campaign_id = draft(api, "Counted", subject=SUBJECT)
@@ -75,6 +76,7 @@ def test_the_subject_counter_counts_the_rendered_subject(page: Page, api: Client
     expect(page.locator("#subject-length")).to_have_text(str(len("Fresh bread for Anna!!")))
 
 
+@pytest.mark.full
 def test_composer_and_editor_show_the_same_recipient(page: Page, api: Client) -> None:
     """Canvas, inbox line, counter and examples of merge tags are the first recipient's in the editor of a campaign.
 
@@ -102,7 +104,7 @@ def test_composer_and_editor_show_the_same_recipient(page: Page, api: Client) ->
     api.delete(f"/contacts/{other_id}").expect(200)
 
 
-@pytest.mark.parametrize("place", ["composer", "editor"])
+@pytest.mark.parametrize("place", [full_only("composer"), "editor"])
 def test_a_first_name_gets_a_fallback_in_composer_and_editor(page: Page, api: Client, place: str) -> None:
     """The merge tag chosen in the menu is written with its fallback in both, also while all contacts have a name."""
     section = {"id": "t", "type": "heading", "props": {"text": "Bread"}}
@@ -146,7 +148,7 @@ PATHS = (
 FIELDS = "textarea, input, script, style, merge-field, pre, noscript"
 
 
-@pytest.mark.parametrize("path", every_nth(PATHS, 3))
+@pytest.mark.parametrize("path", every_nth(PATHS, 6))
 def test_no_page_shows_the_source_of_a_merge_tag(user: ScriptlessBrowser, tagged: dict[str, Any], path: str) -> None:
     """Only input fields, and code that names what can be entered there, contain the source: no title or label does."""
     page = HtmlPage(user, path.format(**tagged))

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.test_reports import sent_campaign as sent_campaign
@@ -36,6 +37,7 @@ def test_the_list_shows_results(
     assert labels == ["View report", "Duplicate", "Resend to non-openers", "Save as template", "Copy ID", "Delete"]
 
 
+@pytest.mark.full
 def test_a_report_is_saved_as_a_template(
     browser_page: Page, user: ScriptlessBrowser, sent_campaign: Any, api: Client
 ) -> None:  # fmt: skip
@@ -116,6 +118,7 @@ def test_resending_to_non_openers(browser_page: Page, sent_campaign: Any, api: C
     assert "Cannot be resent: this is not an email campaign that was sent." in answer.text()
 
 
+@pytest.mark.full
 def test_the_pager_jumps(browser_page: Page, api: Client) -> None:
     """A number in the field leads to that page of a table, with its filters, also on a phone."""
     page = browser_page

@@ -11,6 +11,7 @@ from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
 from tests.kit.editor import expect_order
 from tests.kit.pictures import encode_image, photo
+from tests.kit.sampling import full_only
 
 TEXT = {"id": "t", "type": "text", "props": {"content": "<p>Hello {{ first_name }}, how are you?</p>"}}
 
@@ -108,6 +109,7 @@ def test_dragging_a_section_in_the_canvas(browser_page: Page, api: Client) -> No
     assert [section["id"] for section in stored[1]["props"]["columns"][0]["sections"]] == ["a", "in"]
 
 
+@pytest.mark.full
 def test_the_tools_of_the_selected_section_wait_for_the_pointer(browser_page: Page, api: Client) -> None:
     """The pointer comes to the handle of the selected section over the one above it, and moves the selected one."""
     page = browser_page
@@ -137,6 +139,7 @@ def test_the_tools_of_the_selected_section_wait_for_the_pointer(browser_page: Pa
     expect_order(page, "a", "c", "b")
 
 
+@pytest.mark.full
 def test_dropping_a_new_section(browser_page: Page, api: Client) -> None:
     """A tile of the palette is inserted where it is dropped in the canvas."""
     page = browser_page
@@ -300,7 +303,7 @@ def test_choosing_a_picture(browser_page: Page, api: Client) -> None:
     assert wait_for_property(page, api, template_id, "alt", re.compile("Hills")) == "Hills in the morning"
 
 
-@pytest.mark.parametrize("way", ["enter", "outside"])
+@pytest.mark.parametrize("way", ["enter", full_only("outside")])
 def test_the_words_of_a_picture_are_kept(browser_page: Page, api: Client, way: str) -> None:
     """Enter in the words takes the picture as the button does; a click beside the drawer does not lose them."""
     page = browser_page

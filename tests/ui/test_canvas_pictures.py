@@ -12,7 +12,7 @@ from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
 from tests.kit.editor import create_template, get_design, running_editor, wait_until_saved
 from tests.kit.pictures import encode_image, photo
-from tests.kit.sampling import sampled
+from tests.kit.sampling import full_only
 from tests.kit.server import Server
 from tests.kit.uploads import upload_image
 
@@ -120,6 +120,7 @@ def test_an_empty_picture_opens_the_drawer(page: Page, api: Client) -> None:
     assert "Drop an image" not in sent and "<img" not in sent
 
 
+@pytest.mark.full
 def test_social_links_without_a_link_say_so(page: Page, api: Client) -> None:
     """A section of social links shows a note until it has a link; the sent email has no note."""
     social = {"id": "s", "type": "social", "props": {}}
@@ -135,6 +136,7 @@ def test_social_links_without_a_link_say_so(page: Page, api: Client) -> None:
     expect(note).to_have_count(0)
 
 
+@pytest.mark.full
 def test_late_images_leave_a_closed_drawer_closed(page: Page, api: Client) -> None:
     """The drawer stays closed when its images arrive after it was closed."""
     open_editor(page, api, {"id": "p", "type": "image", "props": {}})
@@ -179,6 +181,7 @@ PRESENCE_POLL = """
 """
 
 
+@pytest.mark.full
 def test_the_presence_poll_keeps_typed_text(page: Page, api: Client, picture: Path) -> None:
     """The response to the presence poll does not clear text that is being typed in the drawer."""
     _, frame = open_editor(page, api, {"id": "p", "type": "image", "props": {}})
@@ -191,6 +194,7 @@ def test_the_presence_poll_keeps_typed_text(page: Page, api: Client, picture: Pa
     expect(field).to_have_value("Hills")
 
 
+@pytest.mark.full
 def test_dropping_a_file_between_sections(page: Page, api: Client, picture: Path, tmp_path: Path) -> None:
     """A picture becomes a section where it is dropped; other files are rejected, and drops beside the email ignored."""
     template_id, frame = open_editor(page, api, text("a"), text("b"))
@@ -239,7 +243,7 @@ OPEN = """{
 }"""
 
 
-@pytest.mark.parametrize("look", sampled(["Desktop", "Mobile", "Dark"], ["Mobile"]))
+@pytest.mark.parametrize("look", [full_only(look) for look in ("Desktop", "Mobile", "Dark")])
 def test_section_labels_cover_no_text(page: Page, api: Client, look: str) -> None:
     """No label covers text: at the top, in the middle, in a column, and with a long name."""
     page.context.add_init_script(OPEN)
@@ -268,6 +272,7 @@ FRAMES = """() => {
 }"""
 
 
+@pytest.mark.full
 def test_the_frame_fits_the_section_that_is_selected_after_a_removal(page: Page, api: Client) -> None:
     """Removing the last section of a long email, scrolled to its end, leaves frame and tools at the one before."""
     page.context.add_init_script(OPEN)

@@ -163,6 +163,7 @@ def test_sending_a_test(page: Page, api: Client, smtp: SmtpServer) -> None:
     expect(page.locator("#side")).not_to_contain_text("You have not sent a test")
 
 
+@pytest.mark.full
 def test_a_form_on_its_own_page_is_shown_once_after_an_error(page: Page, api: Client) -> None:
     """On a page of its own a form that has an error stays there; only in a dialog it is answered in the dialog."""
     campaign_id = draft(api, "Once")
@@ -223,6 +224,7 @@ def test_changing_the_time_of_a_scheduled_campaign(page: Page, api: Client, cloc
     assert page.url.endswith(f"/campaigns/{campaign_id}")
 
 
+@pytest.mark.full
 def test_the_button_that_sends_is_in_sight(page: Page, api: Client) -> None:
     """The review dialog shows its button without scrolling on a laptop and a phone; the draft shows its checklist."""
     campaign_id = draft(api, "In sight")
@@ -251,6 +253,7 @@ def test_a_merge_tag_stays_where_the_caret_was(page: Page, api: Client) -> None:
     expect(subject.locator("input")).to_have_value(re.compile(r"^Hallo, \{\{ first_name"))
 
 
+@pytest.mark.full
 def test_later_without_a_date_never_sends_now(page: Page, api: Client) -> None:
     """A later time is tomorrow at first; an emptied date is an error at its field, and the schedule stays."""
     number = draft(api, "Later without a date")
@@ -291,6 +294,7 @@ def test_the_checklist_matches_the_blockers_of_the_api(user: ScriptlessBrowser, 
     assert blocker_count >= 5
 
 
+@pytest.mark.full
 def test_browsing_previews(page: Page, api: Client) -> None:
     """Previews are browsed by keys, filtered to contacts without a first name, and shown at phone width."""
     campaign_id = draft(api, "Browsed")
@@ -307,6 +311,7 @@ def test_browsing_previews(page: Page, api: Client) -> None:
     expect(page.locator("iframe.frame")).to_have_css("width", "375px")
 
 
+@pytest.mark.full
 def test_a_refused_send_sets_no_inline_style(page: Page, api: Client) -> None:
     """A style that a script or an extension set in the dialog is not written on the answer, which the policy blocks."""
     number = draft(api, "Styled", body="<p>Lorem ipsum dolor sit amet</p>")

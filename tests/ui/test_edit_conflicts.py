@@ -105,7 +105,7 @@ def second(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize(
-    ("name", "choice"), every_nth([(name, choice) for choice in ("Keep mine", "Use theirs") for name in CASES], 4)
+    ("name", "choice"), every_nth([(name, choice) for choice in ("Keep mine", "Use theirs") for name in CASES], 7)
 )
 def test_an_edit_conflict_asks_the_second_user(
     second: Page, user: ScriptlessBrowser, things: dict[str, int], api: Client, name: str, choice: str
@@ -198,6 +198,7 @@ def test_a_conflict_with_autosave(second: Page, things: dict[str, int], api: Cli
     assert api.get(path).expect(200)["template"]["preheader"] == "Bread"
 
 
+@pytest.mark.full
 def test_a_focused_field_takes_others_changes(second: Page, things: dict[str, int], api: Client) -> None:
     """A focused field that is not being edited shows others' changes; text being typed stays."""
     path = f"/campaigns/{things['campaign']}"

@@ -53,6 +53,7 @@ def test_a_conflict_of_rules(browser_page: Page, api: Client, flow: dict[str, An
     assert stored_rules() == (_SE if choice == "Keep mine" else _FR)
 
 
+@pytest.mark.full
 def test_a_conflict_of_a_step_with_autosave(browser_page: Page, api: Client, flow: dict[str, Any]) -> None:
     """The user's own autosaves cause no conflict; another user's change does."""
     page, path, [wait, split] = browser_page, f"/flows/{flow['id']}", flow["steps"]

@@ -12,6 +12,7 @@ from tests.kit import axe
 from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.editor import DESIGN, create_template, drag, expect_order, get_design, running_editor, wait_until_saved
+from tests.kit.sampling import full_only, thin_out
 from tests.kit.server import Server
 
 
@@ -51,23 +52,24 @@ def test_typed_text_is_saved_and_shown(editor_page: Page, api: Client) -> None:
 
 
 def test_undo_and_redo(editor_page: Page, api: Client) -> None:
-    """Ten undos lead back to the first document, and ten redos to the last one."""
+    """As many undos as edits lead back to the first document, and as many redos to the last one."""
     template_id = create_template(api)
     editor_page.goto(f"/templates/{template_id}/edit")
     first = get_design(api, template_id)
     editor_page.locator("#o-words").click()
-    for action in ("act-duplicate", "act-down", "act-duplicate", "act-up", "act-remove") * 2:
+    actions = ("act-duplicate", "act-down", "act-duplicate", "act-up", "act-remove")
+    for action in actions:
         editor_page.locator(f"#{action}").click()
         wait_until_saved(editor_page)
     last = get_design(api, template_id)
     assert last != first
     editor_page.locator("#o-").focus()
-    for _ in range(10):
+    for _ in actions:
         editor_page.keyboard.press("Control+z")
         wait_until_saved(editor_page)
     assert get_design(api, template_id) == first
     expect(editor_page.locator("#undo")).to_be_disabled()
-    for _ in range(10):
+    for _ in actions:
         editor_page.locator("#redo").click()
         wait_until_saved(editor_page)
     assert get_design(api, template_id) == last
@@ -109,6 +111,7 @@ def test_editing_sections_by_keyboard(editor_page: Page, api: Client) -> None:
     assert [section["type"] for section in get_design(api, template_id)["sections"]].count("heading") == 2
 
 
+@pytest.mark.full
 def test_dragging_in_the_outline(editor_page: Page, api: Client) -> None:
     """A grip moves a section; a tile that comes over the tab of the outline is dropped there."""
     template_id = create_template(api)
@@ -198,18 +201,18 @@ def test_theme_history_and_test_emails(editor_page: Page, api: Client) -> None:
 
 
 def test_the_editor_is_accessible(editor_page: Page, api: Client) -> None:
-    """axe finds no faults in either theme, whatever is open."""
+    """axe finds no faults with a section and the theme open, and in either theme and whatever is open with `--full`."""
     template_id = create_template(api, "Everybody", json.loads(json.dumps(DESIGN)))
-    for address in ("", "?s=press", "?s=odd"):
+    for address in thin_out(("?s=press", "", "?s=odd"), 3):
         editor_page.goto(f"/templates/{template_id}/edit{address}")
         editor_page.wait_for_load_state("networkidle")
         assert axe.find_violations_in_light_and_dark(editor_page) == [], address
-    for tab in ("Add", "Theme"):
+    for tab in thin_out(("Theme", "Add"), 2):
         editor_page.get_by_role("tab", name=tab).click()
         assert axe.find_violations_in_light_and_dark(editor_page) == [], tab
 
 
-@pytest.mark.parametrize("width", [320, 375])
+@pytest.mark.parametrize("width", [320, full_only(375)])
 def test_the_editor_on_a_phone(width: int, browser: Browser, server: Server, api: Client) -> None:
     """A phone shows outline, fields or preview, and nothing scrolls sideways."""
     template_id = create_template(api, f"Phone {width}")
@@ -233,6 +236,7 @@ def test_the_editor_on_a_phone(width: int, browser: Browser, server: Server, api
     assert not problems.found
 
 
+@pytest.mark.full
 def test_platforms_of_social_links_are_chosen(editor_page: Page, api: Client) -> None:
     """A platform is chosen with the keyboard, and its icon shown; names of other sites in a design are kept."""
     links = [{"platform": "Our archive", "url": "https://a.example"}, {"platform": "Twitter", "url": "https://x.com/a"}]

@@ -40,10 +40,11 @@ def test_leaving_the_page_saves_typed_text(editor_page: Page, api: Client) -> No
         assert time.monotonic() < end
 
 
+@pytest.mark.full
 def test_text_is_saved_while_typing(editor_page: Page, api: Client) -> None:
     """Text that is typed without a pause is saved meanwhile: more than half of it by the last character."""
     template_id = create_template(api)
-    text = "A long sentence, typed by somebody who never pauses"
+    text = "A sentence without a pause"
     editor_page.goto(f"/templates/{template_id}/edit?s=title")
     field = editor_page.get_by_label("Text", exact=True)
     field.fill("")
@@ -101,6 +102,7 @@ def test_two_users_edit_at_once(browser: Browser, server: Server, editor_page: P
     assert not problems.found
 
 
+@pytest.mark.full
 def test_saving_is_retried_after_being_offline(editor_page: Page, api: Client) -> None:
     """Being offline is shown, and the text is saved once the server is reachable again."""
     template_id = create_template(api)

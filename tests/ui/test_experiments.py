@@ -12,6 +12,7 @@ from tests.kit import axe
 from tests.kit.browser import Problems, lent_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.html_page import HtmlPage, select, text_of
 from tests.kit.recipients import create_list
 from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
@@ -57,7 +58,6 @@ def test_building_a_test(page: Page, api: Client) -> None:
     campaign_id = draft(api, "Bread today")
     open_card(page, campaign_id)
     card = page.locator("#card-experiment")
-    assert axe.find_violations_in_light_and_dark(page) == []
     card.get_by_role("button", name="Add an A/B test").click()
     expect(card.locator(".variant")).to_have_count(2)
     subject = card.get_by_label("Subject of B")
@@ -94,20 +94,16 @@ def test_building_a_test(page: Page, api: Client) -> None:
     assert (stored["metric"], stored["event"], stored["by_amount"]) == ("event", "order_paid", True)
 
 
-def test_undo_restores_a_removed_variant_and_a_removed_test(page: Page, api: Client) -> None:
+def test_undo_restores_a_removed_variant_and_a_removed_test(user: ScriptlessBrowser, api: Client) -> None:
     """Undo brings back texts and own content, also after the whole test was removed."""
     campaign_id = with_test(api, "Undone", {"subject": "B"}, {"name": "Third", "subject": "C", "body": "<p>Mine</p>"})
-    open_card(page, campaign_id)
-    page.get_by_role("button", name="Remove Third").click()
-    expect(page.locator(".toast")).to_contain_text("Third removed.")
-    page.locator(".toast").get_by_role("button", name="Undo").click()
-    expect(page.locator(".variant")).to_have_count(3)
-    expect(page.get_by_label("Email HTML of C")).to_have_value("<p>Mine</p>")
-    page.get_by_role("button", name="Remove A/B test").click()
-    expect(page.get_by_role("button", name="Add an A/B test")).to_be_visible()
-    assert get_test(api, campaign_id) is None
-    page.locator(".toast").get_by_role("button", name="Undo").click()
-    expect(page.locator(".variant")).to_have_count(3)
+    page = HtmlPage(user, f"/campaigns/{campaign_id}?open=experiment").press("Remove Third")
+    assert page.has(".toast", "Third removed.") and len(page.all(".variant")) == 2
+    page = page.press("Undo")
+    assert len(page.all(".variant")) == 3 and page.value("Email HTML of C") == "<p>Mine</p>"
+    page = page.press("Remove A/B test")
+    assert page.named("button", "Add an A/B test") and get_test(api, campaign_id) is None
+    assert len(page.press("Undo").all(".variant")) == 3
 
     variants = get_test(api, campaign_id)["variants"]
     assert [(variant["subject"], variant["has_own_content"]) for variant in variants] == [
@@ -115,6 +111,7 @@ def test_undo_restores_a_removed_variant_and_a_removed_test(page: Page, api: Cli
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_own_content_is_edited_in_the_editor(page: Page, api: Client) -> None:
     """Own content starts as a copy, the editor names the variant, and the way back leads to the card."""
     campaign_id = with_test(api, "Designed", {"subject": "Other"})
@@ -146,7 +143,6 @@ def test_errors_are_at_their_fields(page: Page, api: Client) -> None:
     page.get_by_role("link", name="Review and send").click()
     expect(page.get_by_label("Share of recipients in the test")).to_be_focused()
     assert not page.get_by_role("dialog").is_visible(), "the review would be of the stored share"
-    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_label("Share of recipients in the test").fill("30")
     page.get_by_label("Test ends after").fill("0")
     expect(page.locator("#f-end-err")).to_be_visible()
@@ -156,6 +152,7 @@ def test_errors_are_at_their_fields(page: Page, api: Client) -> None:
     assert get_test(api, campaign_id)["variants"][1]["subject"] == "B"
 
 
+@pytest.mark.full
 def test_a_conflict_names_the_variant(page: Page, api: Client) -> None:
     """A text of a variant that a colleague changed meanwhile is asked about; what only they changed is taken over."""
     campaign_id = with_test(api, "Together", {"subject": "B"}, {"subject": "C"})
@@ -171,41 +168,33 @@ def test_a_conflict_names_the_variant(page: Page, api: Client) -> None:
     assert [variant["subject"] for variant in get_test(api, campaign_id)["variants"]] == [None, "Mine", "New C"]
 
 
-def test_the_checklist_leads_to_the_variant(page: Page, api: Client) -> None:
+def test_the_checklist_leads_to_the_variant(user: ScriptlessBrowser, api: Client) -> None:
     """A finding names the variant, and its link opens the card."""
-    campaign_id = with_test(api, "Alike", {})
-    page.goto(f"/campaigns/{campaign_id}")
-    page.locator("#checklist summary").click()
-    finding = page.locator("#checklist").get_by_role("link", name=re.compile("Variant B"))
-    expect(finding).to_be_visible()
-    finding.click()
-    expect(page.locator("#card-experiment")).to_have_attribute("open", "")
+    page = HtmlPage(user, f"/campaigns/{with_test(api, 'Alike', {})}")
+    [finding, *_] = page.all("#checklist a[href]", "Variant B")
+    assert "open" in page.follow(finding).one("#card-experiment").attrib
 
 
-def test_previews_and_review_have_every_variant(page: Page, api: Client) -> None:
+def test_previews_and_review_have_every_variant(user: ScriptlessBrowser, api: Client) -> None:
     """The review shows all variants and who gets what; a preview can be switched between them."""
     campaign_id = with_test(api, "Reviewed", {"subject": "Other words", "body": "<p>Second version</p>"})
-    page.goto(f"/campaigns/{campaign_id}/send")
-    expect(page.locator(".inboxes li")).to_have_count(2)
-    expect(page.locator("main .kv")).to_contain_text("Each variant goes to about 4 contacts.")
-    assert axe.find_violations_in_light_and_dark(page) == []
-    page.locator(".inboxes").get_by_role("link", name="Variant B").click()
-    expect(page.locator(".mailrow")).to_contain_text("Other words")
-    expect(page.frame_locator("iframe").get_by_text("Second version")).to_be_visible()
-    assert axe.find_violations_in_light_and_dark(page) == []
-    page.get_by_role("navigation", name="Variant").get_by_role("link", name="A", exact=True).click()
-    expect(page.locator(".mailrow")).to_contain_text("Reviewed")
+    page = HtmlPage(user, f"/campaigns/{campaign_id}/send")
+    assert len(page.all(".inboxes li")) == 2
+    assert page.has("main .kv", "Each variant goes to about 4 contacts.")
+    page = page.follow(page.named(".inboxes a[href]", "Variant B")[0])
+    assert page.has(".mailrow", "Other words")
+    assert "Second version" in HtmlPage(user, page.one("iframe").attrib["src"]).text
+    [first] = [link for link in page.all("nav[aria-label='Variant'] a") if text_of(link) == "A"]
+    assert page.follow(first).has(".mailrow", "Reviewed")
 
 
-def test_a_test_email_shows_the_chosen_variant(page: Page, api: Client, smtp: SmtpServer) -> None:
+def test_a_test_email_shows_the_chosen_variant(user: ScriptlessBrowser, api: Client, smtp: SmtpServer) -> None:
     """A variant without a text of its own is tested with that of the campaign."""
     campaign_id = with_test(api, "Tried", {"preheader": "Only here", "body": "<p>Second version</p>"})
-    page.goto(f"/campaigns/{campaign_id}")
-    page.get_by_role("link", name="Send test email").click()
-    page.get_by_role("dialog").get_by_label("To").fill("trier@example.com")
-    page.get_by_role("dialog").get_by_label("Variant").select_option("2")
-    page.get_by_role("dialog").get_by_role("button", name="Send test email").click()
-    expect(page.locator(".toast")).to_contain_text("Sending a test")
+    page = HtmlPage(user, f"/campaigns/{campaign_id}").follow("Send test email")
+    page.fill("To", "trier@example.com")
+    page.fill("Variant", "2")
+    assert page.press("Send test email").has(".toast", "Sending a test")
     smtp.wait_until(lambda: "trier@example.com" in recipients_of(smtp, "[Test] Tried"), "the test")
     [message] = [message for message in list(smtp.messages) if message.to == "trier@example.com"]
     assert "Second version" in str(message.parsed)
@@ -230,7 +219,6 @@ def test_sending_and_choosing_the_winner(page: Page, api: Client, smtp: SmtpServ
     expect(page.locator("#ab-test h3")).to_contain_text("Too early to tell: 0 clicks so far.")
     expect(page.locator("#ab-test")).to_contain_text(f"{result['waiting']} contacts wait for the winner")
     expect(page.locator("#control")).to_contain_text("Got nothing")
-    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("link", name="Send B to the rest now").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"Send Short to the other {result['waiting']} contacts?")
@@ -282,34 +270,28 @@ def test_an_edited_undo_changes_nothing(variants: Any, api: Client) -> None:
     assert get_test(api, campaign_id) == before
 
 
-def test_an_sms_has_text_variants(page: Page, api: Client) -> None:
+def test_an_sms_has_text_variants(user: ScriptlessBrowser, api: Client) -> None:
     """The variants of an SMS differ in their text; opens cannot decide."""
     request = {"name": "By text", "channel": "sms", "template_attributes": {"body": "Bread at six"}}
     campaign_id = int(api.post("/campaigns", request).expect(201)["id"])
-    open_card(page, campaign_id)
-    page.get_by_role("button", name="Add an A/B test").click()
-    page.get_by_label("SMS text of B").fill("Warm bread")
-    expect(page.locator("#side .inboxes li").nth(1)).to_contain_text("Warm bread")
-    assert page.get_by_label("Winner decided by").locator("option").all_inner_texts() == [
-        "Clicks", "Conversions (an event)",
-    ]  # fmt: skip
-    assert axe.find_violations_in_light_and_dark(page) == []
+    page = HtmlPage(user, f"/campaigns/{campaign_id}?open=experiment").press("Add an A/B test")
+    page.fill("SMS text of B", "Warm bread")
+    metrics = [text_of(option) for option in select(page.field("Winner decided by"), "option")]
+    assert metrics == ["Clicks", "Conversions (an event)"]
+    page.press(page.all("#card-experiment button", "Save")[0])
+    assert HtmlPage(user, f"/campaigns/{campaign_id}").texts("#side .inboxes li")[1].endswith("Warm bread")
 
 
-def test_the_control_group_of_the_account(page: Page, api: Client) -> None:
+def test_the_control_group_of_the_account(user: ScriptlessBrowser, api: Client) -> None:
     """The share is entered as a percentage; an invalid one is an error, and an empty one is no control group."""
-    page.goto("/settings/consent")
-    share = page.get_by_label("Share of all contacts, in percent")
-    share.fill("70")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator("#f-control-share-err")).to_contain_text("from 0 to 50")
-    share.fill("2.5")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toast")).to_contain_text("Saved.")
+    page, share = HtmlPage(user, "/settings/consent"), "Share of all contacts, in percent"
+    page.fill(share, "70")
+    page = page.press("Save")
+    assert "from 0 to 50" in text_of(page.one("#f-control-share-err"))
+    page.fill(share, "2.5")
+    page = page.press("Save")
+    assert page.has(".toast", "Saved.") and page.value(share) == "2.5"
     assert api.get("/account").expect(200)["control_share"] == 0.025
-    expect(share).to_have_value("2.5")
-    share.fill("")
-    with page.expect_navigation():
-        page.get_by_role("button", name="Save").click()
-    expect(share).to_have_value("")
+    page.fill(share, "")
+    assert page.press("Save").value(share) == ""
     assert api.get("/account").expect(200)["control_share"] is None

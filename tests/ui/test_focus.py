@@ -284,7 +284,7 @@ CASES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", every_nth(CASES, 3), ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", every_nth(CASES, 5), ids=lambda case: case.__name__)
 def test_focus_after_an_action(page: Page, ids: Ids, case: Callable[[Page, Any], Locator]) -> None:
     """Each case acts by keyboard and returns the element that must have the focus; it is never the body."""
     expected = case(page, ids)

@@ -13,6 +13,7 @@ from tests.api.test_threats_pages import Visitor
 from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, choose_option, new_page, save_screenshot
 from tests.kit.forms import create_form, find_contact, get_link, wait_for_system_emails
+from tests.kit.sampling import full_only
 from tests.kit.server import EMAIL, Server
 from ui.widgets.charts import BORDER
 
@@ -80,6 +81,7 @@ def test_a_very_fast_submission_is_asked_again(server: Server, anonymous_page: P
     expect(confirmation_sent).to_be_visible()
 
 
+@pytest.mark.full
 def test_the_html_snippet_of_a_form(server: Server, browser: Browser, browser_problems: Problems) -> None:
     """The snippet, pasted into another page without a script, signs visitors up."""
     form = create_form(server, "Elsewhere", fields=["email", "data.city"], consent_text="<b>Yes</b> & thanks")
@@ -95,7 +97,7 @@ def test_the_html_snippet_of_a_form(server: Server, browser: Browser, browser_pr
     assert len(wait_for_system_emails(server, "shopper@example.org")) == 1 and not browser_problems.found
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, full_only(1280)])
 def test_forms_fit_the_screen(width: int, server: Server, browser: Browser, browser_problems: Problems) -> None:
     """A form with very long names does not scroll sideways on phone and desktop."""
     form = create_form(server, "W" * 60 + str(width), consent_text="x" * 300, fields=["email", "data." + "y" * 60])

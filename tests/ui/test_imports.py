@@ -167,6 +167,7 @@ def test_errors_of_file_and_columns(user: ScriptlessBrowser, file: Path, tmp_pat
     assert page.has(".toast", "customers.csv was discarded")
 
 
+@pytest.mark.full
 def test_an_error_of_the_columns_page_goes_when_its_field_is_filled(browser_page: Page, tmp_path: Path) -> None:
     """The red text beside a field, and the mark for screen readers, stay no longer than the field is empty.
 

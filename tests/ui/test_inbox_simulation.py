@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.test_threats_pages import Visitor
@@ -51,6 +52,7 @@ def test_a_click_needs_a_tracked_link(user: ScriptlessBrowser, api: Client) -> N
     assert api.get(f"/messages/{message['id']}").expect(200)["clicked_at"] is None
 
 
+@pytest.mark.full
 def test_the_confirmation_link_of_a_sign_up_can_be_followed(
     browser_page: Page, user: ScriptlessBrowser, server: Server
 ) -> None:
@@ -112,6 +114,7 @@ def test_choosing_the_clicked_link(browser_page: Page, api: Client) -> None:
     assert event["resource_url"] == "https://example.com/two"
 
 
+@pytest.mark.full
 def test_inbox_filters(browser_page: Page, api: Client) -> None:
     """The list is filtered by channel and search, also on a phone."""
     page = browser_page

@@ -126,6 +126,7 @@ def test_enter_opens_the_result_of_the_typed_words(page: Page) -> None:
     expect(page.get_by_role("heading", level=1, name="Add contact")).to_be_visible()
 
 
+@pytest.mark.full
 def test_enter_without_results_keeps_the_box(page: Page) -> None:
     """Enter without a result keeps the box open, and words typed after it go to its field."""
     page.keyboard.press("Control+k")
@@ -138,6 +139,7 @@ def test_enter_without_results_keeps_the_box(page: Page) -> None:
     expect(page).to_have_url(re.compile(r"/$"))
 
 
+@pytest.mark.full
 def test_the_page_of_the_jump_box_has_the_focus_in_its_field(page: Page) -> None:
     """The page /jump opens with the focus in its field, and Ctrl K brings the focus back to the field."""
     page.goto("/jump?q=anna")

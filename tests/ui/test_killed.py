@@ -142,6 +142,7 @@ def test_typed_text_survives_a_kill(server: Server, page: Page) -> None:
         expect(tab.locator("dialog[open]")).to_have_count(0)
 
 
+@pytest.mark.full
 def test_undo_of_a_bulk_action_survives_a_kill(server: Server, page: Page) -> None:
     """A bulk action continues after a kill, and its undo is listed under Activity."""
     api: Client = server.client()

@@ -99,6 +99,7 @@ def test_all_sums_of_a_report_are_of_one_moment(
     assert not browser_problems.found
 
 
+@pytest.mark.full
 def test_pausing_from_the_report(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:

@@ -6,11 +6,12 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.kit.client import Client
+from tests.kit.sampling import full_only
 
 NAMES = itertools.count(1)
 
 
-@pytest.mark.parametrize("width", [1280, 375])
+@pytest.mark.parametrize("width", [full_only(1280), 375])
 def test_a_menu_opens_at_its_button(browser_page: Page, api: Client, width: int) -> None:
     """A menu opens below its button, aligned with one of its sides, and within the screen."""
     new_list = api.post("/lists", {"name": f"Menus {next(NAMES)}"}).expect(201)

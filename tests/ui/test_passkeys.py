@@ -98,7 +98,6 @@ def test_adding_and_signing_in_alone(browser: Browser, passkey_server: Server, b
         row = page.get_by_role("row").filter(has_text="My laptop")
         expect(row).to_contain_text("Only on one device")
         expect(row).not_to_contain_text("Never")
-        assert axe.find_violations(page) == []  # ends the authenticator
 
 
 def test_the_second_factor(browser: Browser, passkey_server: Server, browser_problems: Problems) -> None:
@@ -140,6 +139,7 @@ def test_the_second_factor(browser: Browser, passkey_server: Server, browser_pro
         assert axe.find_violations(page) == []
 
 
+@pytest.mark.full
 def test_suggestions(browser: Browser, passkey_server: Server, browser_problems: Problems) -> None:
     """The sign-in form offers the passkey among the suggestions of its first field; the browser signs in with it."""
     with open_page(browser, passkey_server, browser_problems, suggests=True) as page:
@@ -151,6 +151,7 @@ def test_suggestions(browser: Browser, passkey_server: Server, browser_problems:
         page.wait_for_url(lambda url: url.endswith("/lists") and "/login" not in url)
 
 
+@pytest.mark.full
 def test_a_cancelled_creation_and_a_second_passkey(
     browser: Browser, passkey_server: Server, browser_problems: Problems
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_cancelled_creation_and_a_second_passkey(
         page.get_by_text("Passkey “Blue key” removed.").wait_for()
 
 
+@pytest.mark.full
 def test_the_session_dialog(browser: Browser, passkey_server: Server, browser_problems: Problems) -> None:
     """In the dialog of a page whose session has ended, the passkey signs in, and the page stays."""
     browser_problems.allow("status of 401")

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.test_reports import CONTENT, address_of, get_report
@@ -93,6 +94,7 @@ def test_the_number_of_links_is_that_of_tracked_links(user: ScriptlessBrowser, s
     assert page.texts(tab) == ["Links"]
 
 
+@pytest.mark.full
 def test_the_inbox_of_a_campaign_shows_its_messages_only(browser_page: Page, sent_campaign: Any, api: Client) -> None:
     """The report leads to the captured messages of its campaign; a search stays among them, and all can be shown."""
     page = browser_page

@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.test_threats_pages import Visitor
 from tests.kit.routes import page_routes
-from tests.kit.sampling import full_only
+from tests.kit.sampling import full_only, is_full
 from tests.kit.server import PASSWORD, Server
 
 # By the least role that may submit it; forms for everyone are with the viewer
@@ -118,15 +118,15 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("role", ["viewer", "author", full_only("editor")])
 def test_a_role_submits_only_its_forms(server: Server, role: str) -> None:
-    """For missing objects a form returns 403 for other roles only, with and without a trailing slash."""
+    """For missing objects a form returns 403 for other roles only; some, and all with `--full`, also with a slash."""
     server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=f"{PASSWORD}\n")
     visitor, order = Visitor(server, f"{role}@example.org"), list(FORMS)
     for least_role, forms in FORMS.items():
         allowed = order.index(least_role) <= order.index(role)
-        for form in forms.split():
+        for number, form in enumerate(forms.split()):
             if form in EXCLUDED:
                 continue
             path = form.replace("*", MISSING_ID).rstrip("/")
-            for target in (path, f"{path}/"):
+            for target in (path, f"{path}/") if is_full or number % 4 == 0 else (path,):
                 response = visitor.send("POST", target)
                 assert (response.status != 403) == allowed, (role, target, response.status)

@@ -136,6 +136,7 @@ def page_of_rule(user: ScriptlessBrowser, shop: Server, name: str, value: Any) -
     return HtmlPage(user, f"/segments/{row['id']}")
 
 
+@pytest.mark.full
 def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
     """A comparison with stored texts shows at once in which type it compares, and that texts are no amounts."""
     page = shop_page
@@ -206,6 +207,7 @@ def test_sample_contacts_show_names_of_codes(shop_user: ScriptlessBrowser, shop:
     assert page.texts("#sample td[data-l='Address status']")[0] == "Not confirmed"
 
 
+@pytest.mark.full
 def test_a_language_is_chosen_by_its_name(shop_page: Page) -> None:
     """One or several languages are chosen by name, with or without a region."""
     page = shop_page
@@ -228,6 +230,7 @@ def test_the_field_of_enrichment_is_in_plain_words(shop_user: ScriptlessBrowser)
     assert option == "Has data from an enrichment service"
 
 
+@pytest.mark.full
 def test_a_number_fits_on_a_phone(shop_page: Page) -> None:
     """On a phone the field of a number shows the number in full."""
     page = shop_page

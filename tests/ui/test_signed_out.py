@@ -90,6 +90,7 @@ def test_typed_text_survives_errors_and_sign_in(server: Server, api: Client, con
     assert problems.found == []
 
 
+@pytest.mark.full
 def test_the_sign_in_dialog_is_not_replaced(api: Client, server: Server, browser: Browser) -> None:
     """Further rejected requests do not replace the open dialog, and all changes are saved after signing in."""
     campaign_id = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
@@ -138,6 +139,7 @@ def test_a_drawer_after_being_signed_out(api: Client, server: Server, browser: B
     assert problems.found == []
 
 
+@pytest.mark.full
 def test_the_merge_tag_menu_after_being_signed_out(api: Client, server: Server, browser: Browser) -> None:
     """The menu opens the sign-in dialog, and works after signing in."""
     campaign_id = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]

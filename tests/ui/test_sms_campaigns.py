@@ -1,5 +1,6 @@
 """SMS campaigns in the browser: the composer shows the text and its parts, and has no subject."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit.browser import save_screenshot
@@ -119,6 +120,7 @@ def test_an_audience_without_recipients_is_a_required_item(user: ScriptlessBrows
         assert "No contact in this audience can receive it." not in groups[2]
 
 
+@pytest.mark.full
 def test_long_words_on_a_phone(browser_page: Page, server: Server, api: Client) -> None:
     """Names and texts without spaces do not widen a page on a phone; a selected SMS is scrolled into view."""
     long_word = "Donaudampfschifffahrt" * 9

@@ -205,7 +205,7 @@ def test_templates_without_javascript(user: ScriptlessBrowser) -> None:
     assert len(page.all("tbody tr")) == 4
 
 
-@pytest.mark.parametrize(("width", "dark"), [(320, False), full_only(375, True), full_only(1280, True)])
+@pytest.mark.parametrize(("width", "dark"), [full_only(320, False), full_only(375, True), full_only(1280, True)])
 def test_template_pages_fit_a_phone(width: int, dark: bool, browser: Browser, server: Server, api: Client) -> None:
     """Pages do not scroll sideways, have one heading and no inline styles or scripts, in light and dark."""
     template_id = make(api, f"Small {width}")

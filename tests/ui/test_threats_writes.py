@@ -11,6 +11,7 @@ import apsw
 from tests.api.test_threats_pages import Visitor
 from tests.kit.openapi_document import OpenApiDocument
 from tests.kit.routes import page_routes
+from tests.kit.sampling import thin_out
 from tests.kit.server import Server
 
 # The tables that such a write would change; other tables are changed by the service itself
@@ -38,18 +39,20 @@ def table_rows(server: Server) -> dict[str, list[tuple[object, ...]]]:
 
 
 def test_cross_site_forms_are_rejected(server: Server) -> None:
-    """Each form, sent from another site with the owner's cookie, returns 403 and changes nothing."""
+    """Each form, sent from another site with the owner's cookie, returns 403 and changes nothing.
+
+    The forms are sent with the headers of one browser or the other in turn, and with `--full` with both.
+    """
     api = server.client()
     api.post("/campaigns", {"name": "Letter"}).expect(201)
     api.post("/contacts", {"email": "one@example.org"}).expect(201)
     owner = Visitor(server, "owner@example.com")
     before, request_count = table_rows(server), 0
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    for method, path in page_routes():
-        if method in ("GET", "HEAD", "OPTIONS"):
-            continue
+    writes = [(method, path) for method, path in page_routes() if method not in ("GET", "HEAD", "OPTIONS")]
+    for number, (method, path) in enumerate(writes):
         target = re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))
-        for site_headers in FOREIGN:
+        for site_headers in thin_out(FOREIGN, 2, number % 2):
             headers = {name: value.format(own=server.url) for name, value in site_headers.items()}
             headers |= {"Cookie": owner.cookie, "Content-Type": "application/x-www-form-urlencoded"}
             connection.request(method, target, b"name=evil&email=evil%40example.org&act=delete&ids=1&stop=1", headers)
@@ -62,7 +65,7 @@ def test_cross_site_forms_are_rejected(server: Server) -> None:
         connection.request("GET", target, headers={"Cookie": owner.cookie, "Sec-Fetch-Site": "cross-site"})
         connection.getresponse().read()
     connection.close()
-    assert request_count > 200
+    assert request_count > 150
     assert table_rows(server) == before
 
 

@@ -40,7 +40,6 @@ def test_translating_an_email(page: Page, api: Client) -> None:
     page.get_by_role("link", name="Add language").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("Language")).to_be_focused()
-    assert axe.find_violations_in_light_and_dark(page) == []
     dialog.get_by_role("button", name="Cancel").click()
     expect(page.locator("button#languages")).to_be_focused()
     page.keyboard.press("Enter")
@@ -51,7 +50,6 @@ def test_translating_an_email(page: Page, api: Client) -> None:
     dialog.get_by_label("Language").select_option("German")
     dialog.get_by_role("button", name="Add language").click()
     expect(dialog.get_by_role("heading", name="German added")).to_be_focused()
-    assert axe.find_violations_in_light_and_dark(page) == []
     dialog.get_by_role("button", name="Keep editing the original").click()
     assert page.url.endswith(f"/templates/{template_id}/edit")
     expect(page.locator("button#languages")).to_be_focused()
@@ -143,7 +141,6 @@ def test_an_image_of_a_language(page: Page, browser_problems: Problems, api: Cli
     field.fill("mailto:someone@bakery.example")
     field.blur()
     expect(page.locator(".pair .err")).to_be_visible()
-    assert axe.find_violations_in_light_and_dark(page) == []
     field.fill(media["url"])
     field.blur()
     expect(page.locator(".pair .err")).to_have_count(0)

@@ -43,7 +43,6 @@ def test_a_webhook_in_the_browser(browser_page: Page, api: Client, receiver: Rec
     page.get_by_role("textbox", name="URL").fill(receiver.url)
     page.get_by_label("Other custom events").fill("order_paid")
     page.get_by_role("checkbox", name="Email bounced email_bounced").check()
-    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Create webhook").click()
     expect(page.get_by_text(re.compile("^whsec_"))).to_be_visible()
     assert axe.find_violations_in_light_and_dark(page) == []
