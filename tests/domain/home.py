@@ -26,7 +26,7 @@ from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.settings import config
 from appliance.storage import disk_guard, transactions
-from appliance.storage.database import close_database, open_database, rows, run
+from appliance.storage.database import PRAGMAS, close_database, open_database, rows, run
 from appliance.storage.migrations import migrate
 from appliance.storage.models import Campaign, Channel, Contact, ContactList
 
@@ -61,6 +61,8 @@ class Home:
         for name, content in _new_installation().items():
             (directory / name).write_bytes(content)
             (directory / name).chmod(0o600)
+        # No test cuts the power, and waiting for the disk would take most of the time
+        PRAGMAS["synchronous"] = 0
         open_database(directory / "campanero.db")
         crypto.load_key(directory)
         self.configure(**settings)
@@ -83,6 +85,7 @@ class Home:
         versions._plan_cache.clear()
         event_waits._known_waits.clear()
         close_database()
+        PRAGMAS["synchronous"] = 2
         crypto._key, config._current, transactions._has_ended = b"", None, False
 
     def advance(self, seconds: float) -> None:

@@ -53,8 +53,6 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = TemporaryDirectory()
         self.home = Home(Path(self.directory.name))
-        # No test here cuts the power, and waiting for the disk would take most of the time
-        rows("PRAGMA synchronous = 0")
 
     @initialize(
         hold=st.sampled_from([0, 60]),

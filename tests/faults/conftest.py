@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import FakeSms
+from tests.kit.fork_server import SYNCED
 from tests.kit.recipients import NO_RATE_LIMITS
 from tests.kit.reconciliation import Reconciliation
 from tests.kit.server import Server
@@ -70,17 +71,21 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
 
 
 class StartRelayed(Protocol):
-    """Starts a server with a relay and a postal address; settings are the last part of `CAMPANERO_EMAIL__`."""
+    """Starts a server with a relay and a postal address; settings are the last part of `CAMPANERO_EMAIL__`.
 
-    def __call__(self, clock: Any = None, **settings: str) -> Server: ...
+    With `is_synced` its commits wait for the disk (`fork_server.SYNCED`).
+    """
+
+    def __call__(self, clock: Any = None, is_synced: bool = False, **settings: str) -> Server: ...
 
 
 @pytest.fixture
 def relayed(fresh_server: FreshServer, smtp_server: SmtpServer) -> StartRelayed:
     """Start servers that send to the SMTP test server: `relayed(in_doubt="hold")` sets `email.in_doubt`."""
 
-    def make(clock: Any = None, **settings: str) -> Server:
+    def make(clock: Any = None, is_synced: bool = False, **settings: str) -> Server:
         env = {f"CAMPANERO_EMAIL__{name.upper()}": value for name, value in settings.items()}
+        env |= SYNCED if is_synced else {}
         return fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"} | env,
                             clock=clock)  # fmt: skip
 

@@ -45,7 +45,7 @@ def test_a_kill_at_the_journal(
     relayed: StartRelayed, smtp_server: SmtpServer, tmp_path: Path, call: str, name: str, number: int
 ) -> None:
     """Whoever got the campaign does not get it again, and whoever may not have got it is unconfirmed."""
-    server = relayed(in_doubt="hold")
+    server = relayed(in_doubt="hold", is_synced=True)
     api = server.client(validate=False)
     gate = smtp_server.rules.hold("connect")
     path = send_campaign(api, create_list(api, COUNT))

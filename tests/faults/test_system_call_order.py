@@ -70,7 +70,7 @@ def test_responses_come_after_a_sync(
     relayed: StartRelayed, smtp_server: SmtpServer, tmp_path: Path, figures: Figures
 ) -> None:
     """The log is synced before each response to a message, a send and an opt-out, and rarely for reads."""
-    server = relayed()
+    server = relayed(is_synced=True)
     api = server.client(validate=False)
     list_id = create_list(api, 1)
     wait_until_completed(api, send_campaign(api, list_id))
@@ -102,7 +102,7 @@ def test_claims_are_synced_before_the_message_leaves(
     relayed: StartRelayed, smtp_server: SmtpServer, tmp_path: Path, figures: Figures
 ) -> None:
     """On one connection the log is synced between two messages: the outcome of one and the claim of the next."""
-    server = relayed(connections="1")
+    server = relayed(connections="1", is_synced=True)
     api = server.client(validate=False)
     list_id = create_list(api, 100)
     smtp_server.rules.hold("connect")
