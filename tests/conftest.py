@@ -19,7 +19,7 @@ from tests.kit.clock import TestClock
 from tests.kit.dns import DnsServer
 from tests.kit.executable import build_executable, build_in_background
 from tests.kit.fake_sms import FakeSms
-from tests.kit.parallel import ParallelFiles
+from tests.kit.fork_server import fork_server
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -28,10 +28,7 @@ FreshServer = Callable[..., Server]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `-n` for parallel processes, `--full` for large tests at full size, and options that write files."""
-    words = "run so many test files at a time; 0, the default, runs one test after the other"
-    # pytest leaves short options to plugins of its own kind; pytest-xdist has the same name for it
-    parser.getgroup("general")._addoption("-n", "--processes", type=int, default=0, help=words)
+    """Add `--full` for large tests at full size, and options that write files: golden files, figures, pictures."""
     parser.addoption("--full", action="store_true", help="run large tests at their full size")
     parser.addoption("--update-golden", action="store_true", help="write golden files anew, to be looked at")
     parser.addoption("--write-guide-pictures", action="store_true", help="take the pictures of the guides anew")
@@ -126,8 +123,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tell the kit whether tests check a sample or everything, before it imports test modules."""
     # What is imported and collected stays, so that looking for garbage in it takes a fifth of the collection
     gc.disable()
-    if (process_count := config.getoption("--processes")) > 1:
-        config.pluginmanager.register(ParallelFiles(process_count, has_services=True))
     axe.check_all_everywhere = sampling.is_full = bool(config.getoption("--full"))
 
 
@@ -137,7 +132,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-    if not session.config.getoption("collectonly") and _modules_using("executable", session.items):
+    is_first_process = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    if is_first_process and not session.config.getoption("collectonly") and _modules_using("executable", session.items):
         session.config.stash[BESIDE_TESTS] = stack = ExitStack()
         stack.enter_context(build_in_background())
 
@@ -167,6 +163,8 @@ def pytest_sessionstart() -> None:
     (CPython, gh-106905).
     """
     importlib.import_module("hypothesis.strategies._internal.regex")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        fork_server()  # is prepared while the tests are collected
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell ignores SIGINT in background processes, which all child processes would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)

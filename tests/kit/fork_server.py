@@ -37,7 +37,6 @@ from sanic import Sanic
 from sanic.touchup import TouchUp
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
-_COPY = "copy"  # the command by which the process forks itself
 DOCUMENT_FILE = "openapi.json"
 LIST_ROUTES = "list-routes"  # the command that prints the name, path and methods of each route of the service, as JSON
 # The environment variable with the bytes by which the address space of a child may grow
@@ -88,10 +87,8 @@ class Child:
 class Forker:
     """The connection to a process that forks."""
 
-    def __init__(self, connection: socket.socket, directory: str = "") -> None:
+    def __init__(self, connection: socket.socket) -> None:
         self._socket, self._request_lock = connection, threading.Lock()
-        self._directory = directory
-        self._ended: list[IO[str]] = []  # what the copies write to when they end
 
     def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
         """Start the command line with these arguments; its output can be read while it runs."""
@@ -123,23 +120,6 @@ class Forker:
                 output.append(file.read())
         return subprocess.CompletedProcess(list(command), code, *output)
 
-    def copy(self) -> "Forker":
-        """Fork the process itself, for another test process, and return the connection to its copy."""
-        connection, listener = _open_connection()
-        with listener:
-            self._ended.append(self._fork([_COPY], {}, Path.cwd(), [listener.fileno()])[1])
-        return Forker(connection, self._directory)
-
-    def read_openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document of the service, once the process is prepared."""
-        self.run([LIST_ROUTES], {}, Path.cwd(), "", 120)
-        document: dict[str, Any] = json.loads(Path(self._directory, DOCUMENT_FILE).read_text(encoding="utf-8"))
-        return document
-
-    def disconnect(self) -> None:
-        """Close the connection in this process, after another one has taken it over."""
-        self._socket.close()
-
     def _fork(
         self, command: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
     ) -> tuple[int, IO[str]]:
@@ -162,11 +142,12 @@ def _open_connection() -> tuple[socket.socket, socket.socket]:
 
 
 class ForkServer(Forker):
-    """The parent process that forks; each run of the tests has one, and a copy of it for each of its processes."""
+    """The parent process that forks; each test process has one."""
 
     def __init__(self) -> None:
         connection, child_socket = _open_connection()
-        super().__init__(connection, tempfile.mkdtemp(prefix="campanero-test-"))
+        super().__init__(connection)
+        self._directory = tempfile.mkdtemp(prefix="campanero-test-")
         root = str(Path(__file__).resolve().parents[2])
         command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno()), self._directory]
         self._process = subprocess.Popen(
@@ -181,24 +162,17 @@ class ForkServer(Forker):
         self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-
-_current: Forker | None = None
-
-
-def fork_server() -> Forker:
-    """Return the fork server of this test process, started by the first call; it ends with the test process."""
-    global _current
-    if _current is None:
-        _current = ForkServer()
-    return _current
+    def read_openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document of the service, once the process is prepared."""
+        self.run([LIST_ROUTES], {}, Path.cwd(), "", 120)
+        document: dict[str, Any] = json.loads(Path(self._directory, DOCUMENT_FILE).read_text(encoding="utf-8"))
+        return document
 
 
-def use(forker: Forker) -> None:
-    """Use a copy of the fork server in this process, which was forked from the one that has started it."""
-    global _current
-    if _current is not None:
-        _current.disconnect()
-    _current = forker
+@cache
+def fork_server() -> ForkServer:
+    """Return the fork server of this test process; it ends with the test process."""
+    return ForkServer()
 
 
 # -- what runs in the parent ------------------------------------------------------------------------------------------
@@ -212,9 +186,6 @@ def _run_child(arguments: list[str], env: dict[str, str], cwd: str, streams: lis
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    if arguments == [_COPY]:
-        _serve(socket.socket(fileno=0))
-        os._exit(0)
     if arguments == [LIST_ROUTES]:
         routes = importlib.import_module("appliance.http.server").mount_routes().router.routes
         print(json.dumps([(route.name, f"/{route.path}", sorted(route.methods)) for route in routes]))
