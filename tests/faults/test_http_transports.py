@@ -48,7 +48,7 @@ class World(NamedTuple):
         return len(self.provider.to(f"{name}@crowd.example"))
 
 
-@pytest.fixture(scope="module", params=sampled(VENDORS, ["ses", "postmark", "google"]))
+@pytest.fixture(scope="module", params=sampled(VENDORS, ["ses", "google"]))
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """A service for each transport."""
     with FakeEmailApi(request.param) as provider, Server(env=provider.env | NO_RATE_LIMITS).set_up() as server:

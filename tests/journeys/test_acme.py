@@ -245,6 +245,7 @@ def test_renewal_when_the_ca_suggests_it(world: World, clock: TestClock) -> None
     wait_until(lambda: world.front.requests["/order-plz"] == 2)
 
 
+@pytest.mark.full
 def test_account_that_the_ca_knows_otherwise(fresh_server: FreshServer, clock: TestClock) -> None:
     """A CA with accounts of its own gets its key (external account binding); without it the error names the setting."""
     world = World(fresh_server, clock, needs_account=True)
@@ -315,7 +316,7 @@ def test_names_that_cannot_be_proved(world: World, clock: TestClock) -> None:
     wait_until(world.is_trusted)
 
 
-@pytest.mark.parametrize("path", every_nth(["/sign-me-up", "/order-plz", "/chalZ", "/finalize-order", "/certZ"], 3, 1))
+@pytest.mark.parametrize("path", every_nth(["/sign-me-up", "/order-plz", "/chalZ", "/finalize-order", "/certZ"], 5, 1))
 def test_kill_within_an_order(world: World, clock: TestClock, path: str) -> None:
     """After a kill at any step the order goes on; a second one is begun only if the first was never answered."""
     world.front.hold(path)
