@@ -266,7 +266,7 @@ def test_an_sftp_server_that_stalls(sftp: SftpServer, monkeypatch: pytest.Monkey
 
 
 def _drip(listener: socket.socket, start: bytes) -> None:
-    """Answer each request with some bytes, and then a byte of a header or body now and then."""
+    """Send some bytes to each client, and then a byte of a header or body now and then."""
     with suppress(OSError):  # The listener is closed at the end.
         while True:
             connection, _ = listener.accept()

@@ -73,7 +73,7 @@ class Namespace:
 @contextmanager
 def namespaces(count: int) -> Iterator[list[Namespace]]:
     """Yield namespaces, and remove them after the block. Raises NotPermitted."""
-    made: list[Namespace] = []
+    created: list[Namespace] = []
     added: list[str] = []
     try:
         for address in (PLACE, STORE):
@@ -81,11 +81,11 @@ def namespaces(count: int) -> Iterator[list[Namespace]]:
             added.append(address)
         for number in range(1, count + 1):
             namespace = Namespace(number)
-            made.append(namespace)
+            created.append(namespace)
             namespace.create()
-        yield made
+        yield created
     finally:
-        for namespace in made:
+        for namespace in created:
             namespace.remove()
         for address in added:
             _ip("addr", "del", f"{address}/32", "dev", "lo")

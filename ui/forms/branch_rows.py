@@ -87,7 +87,7 @@ BRANCH_FIELDS = {
                 max_characters=random_split.MAX_NAME_CHARACTERS,
             ),
             RowInput(
-                "share", gettext_noop("Share of branch %(number)s in percent"), gettext_noop("Share %"), mode="numeric",
+                "share", gettext_noop("Share of branch %(number)s in percent"), gettext_noop("Percent"), mode="numeric",
                 max_characters=3,
             ),
         ),

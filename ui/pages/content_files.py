@@ -116,7 +116,7 @@ async def export_files(request: Request, visit: Visit) -> HTTPResponse | None:
         file.close()
         view.flash(request, formats.sentence(str(error)))
         return view.redirect(request, "/settings/content")
-    name = f"campanero-content-{(clock.iso(clock.now_ms()) or '')[:10]}.zip"
+    name = "campanero-content-{}.zip".format((clock.iso(clock.now_ms()) or "")[:10])
     return await view.stream_file(request, name, "application/zip", _read_blocks(file))
 
 

@@ -1494,6 +1494,16 @@ class ChooseWinner(TypedDict):
     """Number of the variant, from 1."""
 
 
+class ClickHour(TypedDict):
+    """How often a contact clicks at an hour of the day, from which campaigns take their best hour."""
+
+    hour: int
+    """Hour of the day on the contact's clock, 0 to 23."""
+
+    clicks: int
+    """Number of messages that the contact first clicked in that hour."""
+
+
 class ColumnsSection(TypedDict):
     """A section of the type `columns`."""
 
@@ -1731,6 +1741,12 @@ class ContactExport(TypedDict):
 
     contact: Contact
     """The contact."""
+
+    time_zone: str
+    """Time zone by which campaigns and flows are sent to the contact."""
+
+    click_hours: list[ClickHour]
+    """Hours at which the contact clicks."""
 
     lists: list[ListName]
     """Lists of which the contact is a member."""
@@ -3745,6 +3761,11 @@ class FlowStepWrite(_FlowStepWriteKeywords):
 
     by_amount: NotRequired[bool | None]
     """Whether the amounts of the events are compared, not who has one."""
+
+    uneven: NotRequired[bool | None]
+    """Whether better branches get more of the later contacts (Thompson sampling), from the second day on; the
+    shares are those of the beginning.
+    """
 
     decided_by: NotRequired[Literal["service", "person"] | None]
     """Who chooses the winner of `random_split`: the service as soon as it is clear (default), or a person."""
@@ -8148,6 +8169,28 @@ class SplitReason(TypedDict):
     """Filters of the group."""
 
 
+class SplitSample(TypedDict):
+    """The size that a test needs to find a branch that is better by 20 % with a probability of 80 %."""
+
+    variants: int
+    """Number of branches that are compared."""
+
+    rate: float
+    """Expected rate of conversions."""
+
+    is_measured: bool
+    """Whether the rate is that of the last 90 days, not an assumption."""
+
+    needed: int | None
+    """Contacts that each branch needs; null if more than a billion."""
+
+    per_day: float
+    """Contacts a day who came to the step in the last 90 days, or the flow."""
+
+    days: int | None
+    """Days until the smallest branch has them; null without contacts."""
+
+
 class SplitSection(TypedDict):
     """A section of the type `split`."""
 
@@ -8236,6 +8279,9 @@ class SplitTestResult(TypedDict):
     by_amount: bool
     """Whether the amounts of the events are compared."""
 
+    uneven: bool
+    """Whether better branches get more of the later contacts."""
+
     decided_by: Literal["person", "service"]
     """Who decides."""
 
@@ -8269,6 +8315,9 @@ class SplitVariant(TypedDict):
 
     name: str
     """Its name, by default its letter."""
+
+    share: float
+    """Share of the contacts who come to the step now that take it, 0 to 1."""
 
     test_recipients: int
     """Number of runs that took it in the test, which are compared."""
@@ -8407,6 +8456,9 @@ class StepFigures(TypedDict):
 
     test: NotRequired[SplitTestResult | None]
     """The test of a `random_split`, of all time; null without one."""
+
+    sample_size: NotRequired[SplitSample | None]
+    """What the test of a `random_split` needs, also before it is live; else null."""
 
 
 class StepKind(TypedDict):

@@ -1095,6 +1095,14 @@ export interface ChooseWinner {
   variant: number;
 }
 
+/** How often a contact clicks at an hour of the day, from which campaigns take their best hour. */
+export interface ClickHour {
+  /** hour of the day on the contact's clock, 0 to 23 */
+  hour: number;
+  /** number of messages that the contact first clicked in that hour */
+  clicks: number;
+}
+
 /** A section of the type `columns`. */
 export interface ColumnsSection {
   /** section type */
@@ -1260,6 +1268,10 @@ export interface ContactExport {
   exported_at: string;
   /** the contact */
   contact: Contact;
+  /** time zone by which campaigns and flows are sent to the contact */
+  time_zone: string;
+  /** hours at which the contact clicks */
+  click_hours: ClickHour[];
   /** lists of which the contact is a member */
   lists: ListName[];
   /** lists that the contact left */
@@ -2633,6 +2645,11 @@ export interface FlowStepWrite {
   metric?: "clicks" | "event" | null;
   /** whether the amounts of the events are compared, not who has one */
   by_amount?: boolean | null;
+  /**
+   * whether better branches get more of the later contacts (Thompson sampling), from the second day on; the shares
+   * are those of the beginning
+   */
+  uneven?: boolean | null;
   /** who chooses the winner of `random_split`: the service as soon as it is clear (default), or a person */
   decided_by?: "service" | "person" | null;
   /**
@@ -5858,6 +5875,22 @@ export interface SplitReason {
   rows: SplitReason[];
 }
 
+/** The size that a test needs to find a branch that is better by 20 % with a probability of 80 %. */
+export interface SplitSample {
+  /** number of branches that are compared */
+  variants: number;
+  /** expected rate of conversions */
+  rate: number;
+  /** whether the rate is that of the last 90 days, not an assumption */
+  is_measured: boolean;
+  /** contacts that each branch needs; null if more than a billion */
+  needed: number | null;
+  /** contacts a day who came to the step in the last 90 days, or the flow */
+  per_day: number;
+  /** days until the smallest branch has them; null without contacts */
+  days: number | null;
+}
+
 /** A section of the type `split`. */
 export interface SplitSection {
   /** section type */
@@ -5922,6 +5955,8 @@ export interface SplitTestResult {
   event: string | null;
   /** whether the amounts of the events are compared */
   by_amount: boolean;
+  /** whether better branches get more of the later contacts */
+  uneven: boolean;
   /** who decides */
   decided_by: "person" | "service";
   /** since when runs are counted */
@@ -5946,6 +5981,8 @@ export interface SplitVariant {
   key: string;
   /** its name, by default its letter */
   name: string;
+  /** share of the contacts who come to the step now that take it, 0 to 1 */
+  share: number;
   /** number of runs that took it in the test, which are compared */
   test_recipients: number;
   /** number of those that did what is counted */
@@ -6042,6 +6079,8 @@ export interface StepFigures {
   messages: MessageFigures | null;
   /** the test of a `random_split`, of all time; null without one */
   test?: SplitTestResult | null;
+  /** what the test of a `random_split` needs, also before it is live; else null */
+  sample_size?: SplitSample | null;
 }
 
 /** A step type: the keys that identify it, and all keys that it supports. */
