@@ -219,6 +219,18 @@ def test_sections_are_moved_added_duplicated_and_removed(home: Home) -> None:
         edit_section_list(home, template_id, template_edits.add_section("hologram", SectionTarget(), "en"))
 
 
+def test_an_empty_email_starts_with_four_sections(home: Home) -> None:
+    """Header, text, button and footer, with the text selected; an email with a section is left as it is."""
+    template_id = create_template(home, {})
+    selected = edit_section_list(home, template_id, template_edits.add_basics("de_DE"))
+    entries = document.list_entries(store.get(home.account_id, template_id).design)
+    kinds = [entry.section.kind.name if entry.section.kind else "" for entry in entries]
+    assert kinds == ["header", "text", "button", "footer"] and selected == entries[1].key
+    with pytest.raises(Invalid):
+        edit_section_list(home, template_id, template_edits.add_basics("en"))
+    assert len(section_keys(home, template_id)) == 4
+
+
 def test_columns_cannot_be_moved_into_themselves(home: Home) -> None:
     """Moving a columns section into or next to itself raises Invalid."""
     template_id = create_template(home)

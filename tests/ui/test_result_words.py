@@ -5,7 +5,7 @@ import pytest
 from appliance.experiments.report import ConfidenceInterval
 from appliance.flows import triggers
 from appliance.flows.holdouts import FlowHoldout
-from appliance.flows.replay_result import ReplayResult, ReplayTotals
+from appliance.flows.replay_result import ReplayResult, ReplayStep, ReplayStepCounts, ReplayTotals
 from ui.widgets import experiment_words, replay_words
 
 
@@ -33,3 +33,13 @@ def test_a_replay_counts_the_held_out() -> None:
         labels[name] = [(row.label, row.draft) for row in replay_words.list_rows(result)]
     assert labels["with"][:2] == [("Entered the flow", "66"), ("Held out (holdout group)", "8")]
     assert "Held out (holdout group)" not in dict(labels["without"])
+
+
+def test_a_replay_counts_the_branches_of_a_step() -> None:
+    """Each branch of the draft has a line, also one without contacts, or without a live version."""
+    branches = [{"key": "b2", "name": "Short", "share": 50}, {"key": "b3", "name": "", "share": 50}]
+    draft, live = (ReplayStepCounts(entered=number, outcomes={"b2": number}) for number in (4, 3))
+    step = ReplayStep(1, "steps[0]", "random_split", {"branches": branches}, draft, live)
+    assert [tuple(row) for row in replay_words.list_branches(step)] == [("Short (50%)", 4, 3), ("B (50%)", 0, 0)]
+    step.live = None
+    assert [row.live for row in replay_words.list_branches(step)] == [None, None]
