@@ -89,36 +89,25 @@ def promote(machine: Machine) -> None:
     machine.start()
 
 
+def expect_handover(pair: Pair, former: int, cut: Callable[[], None]) -> None:
+    """Cut a link of the machine that sends, promote the other one, and heal the link; each stops before the other."""
+    other = 1 - former
+    before, cut_at = pair.count(), time.time()
+    cut()
+    promote(pair.machines[other])
+    wait_until(lambda: pair.count()[other] > before[other] + 20, 60)
+    last, following = pair.find_last_and_next(former, before)
+    assert last <= cut_at + SECONDS + IN_FLIGHT_SECONDS and last <= following
+    before = pair.count()
+    pair.spaces[former].heal()
+    pair.machines[former].wait_for_line("lease: sending stopped: another machine", timeout=180)
+    time.sleep(SECONDS)
+    assert pair.count()[former] == before[former] and pair.count()[other] > before[other]
+
+
 def test_never_two_senders_in_a_partition(pair: Pair) -> None:
     """Whatever link is cut, one machine has stopped before the other sends, and none comes back by itself."""
     pair.start()
-    first, second = pair.machines
     assert pair.count()[1] == 0, "the second machine sent without the lease"
-
-    # The first machine is cut off from the store, and a person promotes the second one.
-    before, cut_at = pair.count(), time.time()
-    pair.spaces[0].cut_store()
-    promote(second)
-    wait_until(lambda: pair.count()[1] > before[1] + 20, 60)
-    last, following = pair.find_last_and_next(0, before)
-    assert last <= cut_at + SECONDS + IN_FLIGHT_SECONDS and last <= following
-
-    # The link is whole again, and the first machine learns that it has lost the lease.
-    pair.spaces[0].heal()
-    before = pair.count()
-    first.wait_for_line("lease: sending stopped: another machine", timeout=180)
-    time.sleep(SECONDS)
-    assert pair.count()[0] == before[0] and pair.count()[1] > before[1]
-
-    # Renewals of the second machine arrive, but not their answers, while a person promotes the first one again.
-    before, cut_at = pair.count(), time.time()
-    pair.spaces[1].cut_answers()
-    promote(first)
-    wait_until(lambda: pair.count()[0] > before[0] + 20, 60)
-    last, following = pair.find_last_and_next(1, before)
-    assert last <= cut_at + SECONDS + IN_FLIGHT_SECONDS and last <= following
-    pair.spaces[1].heal()
-    second.wait_for_line("lease: sending stopped: another machine", timeout=180)
-    before = pair.count()
-    time.sleep(SECONDS)
-    assert pair.count()[1] == before[1] and pair.count()[0] > before[0]
+    expect_handover(pair, 0, pair.spaces[0].cut_store)
+    expect_handover(pair, 1, pair.spaces[1].cut_answers)
