@@ -108,11 +108,6 @@ def find(flow_id: int, step_id: int) -> SplitTest | None:
     return test
 
 
-def find_winner(flow_id: int, step_id: int) -> str | None:
-    """Return the key of the branch that has won, or None while there is no winner."""
-    return find_progress(flow_id, step_id).winner
-
-
 def find_progress(flow_id: int, step_id: int) -> Progress:
     """Return the winner and the present weights of the test of a step."""
     row = fetch_one(

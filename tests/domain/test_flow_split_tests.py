@@ -125,7 +125,7 @@ def test_the_service_chooses_a_clear_winner_once(home: Home) -> None:
     flow, _ = start_test(home, 300)
     split_results._next_looks.clear()
     split_results.decide_running()
-    assert split_tests.find_winner(flow.id, 1) is None
+    assert split_tests.find_progress(flow.id, 1).winner is None
     convert_some(home, flow, {"b2": 0.1, "b3": 0.5})
     split_results._next_looks.clear()
     split_results.decide_running()
@@ -145,14 +145,14 @@ def test_a_person_decides_and_takes_it_back(home: Home) -> None:
     convert_some(home, flow, {"b2": 0.1, "b3": 0.5})
     split_results._next_looks.clear()
     split_results.decide_running()
-    assert split_tests.find_winner(flow.id, 1) is None
+    assert split_tests.find_progress(flow.id, 1).winner is None
     choice, by = ChooseBranch(1, "b2"), Actor("user:1")
     decision = split_results.find_decision(home.account_id, flow.id, choice)
     transactions.write(split_tests.choose, home.account_id, flow.id, choice, decision, by)
     test = split_tests.find(flow.id, 1)
     assert test is not None and (test.winner, test.chosen_by, test.decision["leader"]) == ("b2", "user:1", 1)
     transactions.write(split_tests.choose, home.account_id, flow.id, ChooseBranch(1, None), None, by)
-    assert split_tests.find_winner(flow.id, 1) is None and split_tests.has_running()
+    assert split_tests.find_progress(flow.id, 1).winner is None and split_tests.has_running()
 
 
 def test_a_run_that_comes_again_keeps_its_branch(home: Home) -> None:
