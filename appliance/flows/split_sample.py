@@ -59,8 +59,11 @@ class SplitSample(Struct):
 
 def estimate(account_id: int, flow_id: int, step: dict[str, Any]) -> SplitSample | None:
     """Return what the test of a step with these props needs, or None if it has no test."""
-    metric, shares = step.get("metric"), [item["share"] for item in step.get(LISTED_KEY, ()) if item["share"]]
-    if metric not in split_tests.METRICS or len(shares) < 2:
+    metric = step.get("metric")
+    if step["type"] != split_tests.KIND or metric not in split_tests.METRICS:
+        return None
+    shares = [item["share"] for item in step[LISTED_KEY] if item["share"]]
+    if len(shares) < 2:
         return None
     measured = _measure_rate(flow_id, step)
     rate = min(measured or _ASSUMED_RATES[metric], _MAX_RATE)
