@@ -42,11 +42,14 @@ def send(api: Client, operation: Operation, body: bytes, **headers: str) -> Resp
     )
 
 
-def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
-    """One byte over the limit is a 413 on every path, also on those without a body; without a key it is a 401."""
+def test_a_body_over_the_limit_is_413_everywhere(api: Client, full: bool) -> None:
+    """One byte over the limit is a 413 on every path, also on those without a body; without a key it is a 401.
+
+    A third of the paths, all with `--full`.
+    """
     body = b'{"name":"' + b"x" * (MOST + 1 - 11) + b'"}'
     assert len(body) == MOST + 1
-    for operation in all_operations(api):
+    for operation in all_operations(api)[:: 1 if full else 3]:
         if JSON not in operation.media_types and operation.media_types:
             continue
         response = api.request(

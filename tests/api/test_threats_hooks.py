@@ -10,6 +10,7 @@ import pytest
 from tests.api.hooks_world import NOTHING, SECRETS, World, world
 from tests.kit import email_providers
 from tests.kit.email_providers import HOST, TOPIC, Post, Sns
+from tests.kit.sampling import thin_out
 
 __all__ = ["world"]
 
@@ -197,7 +198,7 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
         *(world.sns.notification(body, now) for body in _variants(ses)),
     ]
     assert len(posts) > 300
-    statuses = {(post.path, world.post(post).status) for post in posts}
+    statuses = {(post.path, world.post(post).status) for post in thin_out(posts, 3)}
     statuses.discard(("/hooks/mailgun", 403))  # its signature is in the body, which cannot be parsed
     statuses.discard(("/hooks/postal", 403))  # its time is in the body, and wrong
     assert {status for _, status in statuses} <= {200, 422}, statuses

@@ -11,6 +11,7 @@ import pytest
 from tests.api.sms_world import World, world
 from tests.kit.client import Client
 from tests.kit.fake_sms import SECRET, SID, TOKEN, post
+from tests.kit.sampling import thin_out
 from tests.kit.server import Server
 from tests.kit.sms_signing import Post, generic, twilio_form, twilio_json
 
@@ -205,6 +206,6 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
     for report in (status, heard):
         posts += [generic(SECRET, f"{url}sms", {**report, key: value}, world.clock.now())
                   for key, value in itertools.product(report, WEIRD)]  # fmt: skip
-    responses = {post(request).status for request in posts}
+    responses = {post(request).status for request in thin_out(posts, 3)}
     assert responses <= {200, 422} and len(posts) > 200
     assert world.api.get("/account").status == 200

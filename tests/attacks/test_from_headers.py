@@ -23,7 +23,7 @@ from appliance.sending.messages.sender_headers import Malformed
 from tests.kit import node_clients
 from tests.kit.sampling import examples
 
-COUNT = examples(3_000, full=300_000)
+COUNT = examples(1_500, full=300_000)
 OWN, FOREIGN = "ok@ver.example", "boss@bank.example"
 # What encoded words hide.
 _TEXTS = (

@@ -17,7 +17,7 @@ from tests.designs.test_literal_braces import _HOSTILE_PIECES, fill
 from tests.kit.hostile_html import PIECES
 from tests.kit.sampling import examples
 
-COUNT = examples(300, full=40_000)
+COUNT = examples(150, full=40_000)
 BATCH = 100
 _MUTATING = (
     "<math>", "</math>", "<mtext>", "<mglyph>", "<malignmark>", "<annotation-xml encoding='text/html'>", "<mi>",

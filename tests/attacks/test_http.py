@@ -15,7 +15,7 @@ import pytest
 from tests.kit.sampling import examples
 from tests.kit.server import Server
 
-COUNT = examples(400, full=20_000)
+COUNT = examples(200, full=20_000)
 _NAME, _VALUE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(rb"[^\x00\r\n]*")
 _HOST = re.compile(rb"[A-Za-z0-9.-]+(:[0-9]{0,5})?")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(;[\t\x20-\x7f]*)?")

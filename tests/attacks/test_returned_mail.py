@@ -16,7 +16,7 @@ from tests.kit.sampling import examples
 from tests.kit.timeouts import cpu_seconds
 
 __all__ = ["world"]
-COUNT = examples(60, full=3_000)
+COUNT = examples(30, full=3_000)
 # Message ends and line ends that servers have taken for the end of the data.
 _ENDS = (b"\n.\n", b"\n.\r\n", b"\r\n.\n", b"\r.\r", b"\r\n.\r", b"\r\n\x00.\r\n", b"\n.\r", b"\r.\n", b"\r\n.\r\r\n")
 _EXTRA_BLOCKS = (
@@ -161,7 +161,7 @@ def test_no_mail_costs_much(world: World, place: str) -> None:
     to = [FEEDBACK] * 10 if "complaint" in place else [own.return_path] * 5 + [own.return_path.upper()] * 5
     pid, rng = world.server.pid, random.Random(place)
     known = {"recipients of a complaint": "@", "text of a bounce": "-", "diagnostics of a bounce": "fail"}
-    for unit in dict.fromkeys((known.get(place, "@"), *rng.sample(_UNITS, len(_UNITS) if COUNT > 60 else 2))):
+    for unit in dict.fromkeys((known.get(place, "@"), *rng.sample(_UNITS, len(_UNITS) if COUNT > 30 else 1))):
         before = cpu_seconds(pid)
         assert world.post.deliver(build_slow_mail(place, unit), *to) == [250]
         seconds = cpu_seconds(pid) - before

@@ -79,7 +79,7 @@ def test_generated_templates_reach_nothing_and_hold_up_nobody(server: Server, vi
 
     @seed(2_026)
     @settings(
-        max_examples=examples(60, full=3_000),
+        max_examples=examples(30, full=3_000),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,

@@ -29,7 +29,7 @@ SCENARIOS = {
         "server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "server-session-lifecycle",
     ),
 }  # fmt: skip
-SAMPLE = [("2026-07-28", "http-header-validation"), ("2026-07-28", "caching"), ("2025-11-25", "server-initialize")]
+SAMPLE = [("2026-07-28", "http-header-validation"), ("2025-11-25", "server-initialize")]
 # The checks of `server-stateless` that need tools made for the suite
 NOT_TESTABLE = 4
 
