@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.test_threats_pages import Visitor
 from tests.kit.page_scopes import role_allows
-from tests.kit.sampling import sampled
+from tests.kit.sampling import is_full, sampled
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import two_tenants
 
@@ -80,8 +80,9 @@ def _crawl(visitor: Visitor) -> dict[str, tuple[int, Offers]]:
     while waiting:
         path = waiting.pop(0)
         place, _, query = path.partition("?")
-        # Campaigns and flows differ by their state, so each is visited
-        kind = place if place.startswith(("/campaigns/", "/flows/")) else re.sub(r"\d+", "1", place)
+        # Campaigns and flows differ by their state, so each is visited; with `--full` the pages below it too
+        is_own_kind = re.match(r"/(campaigns|flows)/" + ("" if is_full else r"\d+$"), place)
+        kind = place if is_own_kind else re.sub(r"\d+", "1", place)
         # Each query parameter once, not in all combinations
         parameters = {parameter.partition("=")[0] for parameter in query.split("&")}
         # The documentation is for everybody, and `test_docs` follows its links

@@ -12,6 +12,7 @@ from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Response
 from tests.kit.payloads import ACTIVE_HTML, ALL_PAYLOADS, MARK, ActiveContentParser, hostile_design
 from tests.kit.pictures import encode_image, photo
+from tests.kit.sampling import is_full
 from tests.kit.server import EMAIL, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import upload, upload_image, wait_for_import
@@ -103,7 +104,7 @@ def _unsubscribe(server: SeededServer) -> None:
 
 @pytest.fixture(scope="module")
 def crawled(seeded: SeededServer) -> tuple[dict[str, Response], dict[str, ActiveContentParser]]:
-    """Responses by path: two pages of each kind that links lead to, and their frames; and the parsed ones."""
+    """Responses by path: a page of each kind that links lead to (with `--full` two), and their frames; parsed ones."""
     return _crawl(seeded)
 
 
@@ -131,13 +132,14 @@ def _crawl(server: Server) -> tuple[dict[str, Response], dict[str, ActiveContent
               "/campaigns/1", "/campaigns/2", "/campaigns/1/send", "/templates/1/edit", "/templates/2/edit",
               "/contacts/1", "/contacts/2", "/contacts/1/edit", "/lists/1/add", f"/contacts?search={MARK}",
               f"/activity?event=shown_{MARK}"]  # fmt: skip
-    waiting, kinds = list(starts), dict[str, int]()
+    waiting, kinds, required = list(starts), dict[str, int](), set(starts)
     responses, parsed = dict[str, Response](), dict[str, ActiveContentParser]()
     while waiting:
         path = waiting.pop(0)
         kind = _page_kind(path)
         # The documentation shows nothing of users but the words of a search
-        if path in responses or path.startswith("/docs/") or (kinds.get(kind, 0) >= 2 and path not in starts):
+        is_known = kinds.get(kind, 0) >= (2 if is_full else 1) and path not in required
+        if path in responses or path.startswith("/docs/") or is_known:
             continue
         kinds[kind] = kinds.get(kind, 0) + 1
         responses[path] = visitor.send("GET", path)
@@ -145,7 +147,9 @@ def _crawl(server: Server) -> tuple[dict[str, Response], dict[str, ActiveContent
             parsed[path] = reader = ActiveContentParser(responses[path])
             # A page that is linked with several fragments is requested once
             waiting += sorted({link.partition("#")[0] for link in reader.links} - {""})
-            waiting += [str(frame["src"]) for frame in reader.frames]
+            frames = [str(frame["src"]) for frame in reader.frames]
+            required.update(frames)
+            waiting += frames
     return responses, parsed
 
 
