@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
@@ -12,6 +13,7 @@ from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 
+@pytest.mark.full
 def test_back_up_now(browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path) -> None:
     """The button creates a backup, which appears in the list and the audit log; a failure is shown."""
     server = fresh_server()

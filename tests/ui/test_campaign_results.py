@@ -98,6 +98,7 @@ def test_home_needs_attention_while_sending_is_stopped(
     api.patch("/account", {"sending_stopped": False}).expect(200)
 
 
+@pytest.mark.full
 def test_resending_to_non_openers(browser_page: Page, sent_campaign: Any, api: Client) -> None:
     """The report leads to a draft for who did not open, with the segment explained and a hint at the subject."""
     page = browser_page

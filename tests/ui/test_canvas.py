@@ -39,7 +39,6 @@ def get_rows(get: Callable[..., Any], template_id: int, have: str = "") -> Any:
     return get(f"/templates/{template_id}/rows?have={have}").expect(200)
 
 
-@pytest.mark.full
 def test_only_changed_rows_are_sent(get: Callable[..., Any], api: Client) -> None:
     """An edit sends only its row, a move sends none, and a theme change sends the frame."""
     template_id = make(api, heading("a", "First"), heading("b", "Second"), heading("c", "Third"))

@@ -160,6 +160,7 @@ def test_dropping_a_new_section(browser_page: Page, api: Client) -> None:
     page.emulate_media(reduced_motion="no-preference")
 
 
+@pytest.mark.full
 def test_editor_shortcuts_in_the_canvas(browser_page: Page, api: Client) -> None:
     """Alt and an arrow move the selected section, Ctrl D duplicates it, Ctrl Z undoes."""
     page = browser_page
@@ -175,6 +176,7 @@ def test_editor_shortcuts_in_the_canvas(browser_page: Page, api: Client) -> None
     expect_order(page, "b", "a")
 
 
+@pytest.mark.full
 def test_preview_modes(browser_page: Page, api: Client) -> None:
     """The canvas shows desktop and phone width, dark mode as designed, and forced dark mode."""
     page = browser_page

@@ -66,6 +66,7 @@ def drop_file(page: Page, file: Path, at: Locator, below: float | None = None) -
     session.detach()
 
 
+@pytest.mark.full
 def test_a_picture_without_alt_text_is_listed_by_its_file_name(page: Page, api: Client, picture: Path) -> None:
     """The outline names an uploaded picture by its file, one from elsewhere too, and never by an id."""
     uploaded = upload_image(api, encode_image(photo(30, 20), "PNG"), "hills.png").expect(201)["url"]

@@ -114,6 +114,7 @@ def test_fields_of_segments_are_grouped(page: Page) -> None:
         assert label in options
 
 
+@pytest.mark.full
 def test_a_goal_is_chosen(page: Page, api: Client) -> None:
     """A goal is one of the known events or of the account's own, or a new name, which then is in the list."""
     trigger = {"event": "contact_add"}

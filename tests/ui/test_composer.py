@@ -238,6 +238,7 @@ def test_the_button_that_sends_is_in_sight(page: Page, api: Client) -> None:
         expect(page.get_by_role("button", name="Send to 8 contacts")).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.full
 def test_a_merge_tag_stays_where_the_caret_was(page: Page, api: Client) -> None:
     """The subject is saved while the menu of tags is open; the tag still goes after the typed space."""
     number = draft(api, "Tag after a space")

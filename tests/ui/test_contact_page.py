@@ -58,6 +58,7 @@ def test_lists_and_tags(browser_page: Page, api: Client, anna: int) -> None:
     assert api.get(f"/contacts/{anna}").json["list_ids"] == [1]
 
 
+@pytest.mark.full
 def test_custom_data_keeps_its_types(
     browser_page: Page, user: ScriptlessBrowser, api: Client, anna: int
 ) -> None:  # fmt: skip

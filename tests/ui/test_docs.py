@@ -283,6 +283,15 @@ def test_each_operation_has_its_document(visitor: Client, server: Server) -> Non
         assert len(script) < 400_000
 
 
+def test_the_api_reference_is_sandboxed(visitor: Client) -> None:
+    """The policy of the reference has a sandbox without the origin of the service, and allows no connection."""
+    policy = visitor.request("GET", "/docs/api/reference").headers["content-security-policy"]
+    assert re.search(r"\bsandbox allow-", policy) and "allow-same-origin" not in policy, policy
+    assert "connect-src" not in policy or "connect-src 'none'" in policy, policy
+    assert "default-src 'none'" in policy, policy
+
+
+@pytest.mark.full
 def test_the_api_reference(browser: Browser, server: Server, browser_problems: Problems, full: bool) -> None:
     """The reference shows every operation without errors.
 

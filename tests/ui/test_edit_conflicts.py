@@ -157,6 +157,7 @@ def test_changes_of_different_fields_are_merged(tabs: tuple[Page, Page], things:
     assert (row["list_ids"], row["data"]) == ([things["list"]], {"city": "Wells", "size": "42"})
 
 
+@pytest.mark.full
 def test_a_conflict_of_segment_rules(second: Page, things: dict[str, int], api: Client) -> None:
     """Rules that both changed are shown as two sentences; a name that only one changed is kept."""
     path = f"/segments/{things['segment']}"

@@ -86,6 +86,7 @@ def test_a_test_shows_the_contact_of_the_preview(page: Page, api: Client, smtp: 
     assert "Good day friend" in send_test(page, smtp, "without@bakery.example")
 
 
+@pytest.mark.full
 def test_the_caret_is_behind_a_changed_merge_tag(page: Page, api: Client) -> None:
     """After a change of a merge tag's fallback one types on behind the tag, after its removal in its place."""
     page.goto(f"/templates/{make(api, heading('a', 'Fresh bread'))}/edit?s=a")
@@ -106,6 +107,7 @@ def test_the_caret_is_behind_a_changed_merge_tag(page: Page, api: Client) -> Non
     expect(field).to_have_text(re.compile("^\u200b*You\u200b* and all: \u200b?Fresh bread"))
 
 
+@pytest.mark.full
 def test_a_date_is_inserted_with_its_format(page: Page, api: Client) -> None:
     """The menu of merge tags inserts a date of contacts so that it is written with the name of its month."""
     path = make(api, heading("a", "Fresh bread"))
@@ -125,6 +127,7 @@ def test_a_date_is_inserted_with_its_format(page: Page, api: Client) -> None:
     expect(field.locator(".merge")).to_have_attribute("data-tag", tag)
 
 
+@pytest.mark.full
 def test_the_composer_shows_when_the_editor_saved(page: Page, api: Client, clock: TestClock) -> None:
     """The composer and the table of campaigns show the time of the last save, also of one in the editor."""
     sections = [{"id": "a", "type": "heading", "props": {"text": "First"}}]

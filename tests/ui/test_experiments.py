@@ -133,6 +133,7 @@ def test_own_content_is_edited_in_the_editor(page: Page, api: Client) -> None:
     expect(page.get_by_role("link", name="Edit content of B")).to_be_visible()
 
 
+@pytest.mark.full
 def test_errors_are_at_their_fields(page: Page, api: Client) -> None:
     """An invalid text or number is not saved, and the error is at its field."""
     campaign_id = with_test(api, "Wrong", {"subject": "B"}, test_share=0.5)

@@ -346,6 +346,7 @@ def test_flow_pages_are_accessible(page: Page, live: int) -> None:
     page.set_viewport_size({"width": 1360, "height": 900})
 
 
+@pytest.mark.full
 def test_an_unsubscribe_step_names_the_flow_in_the_history_of_a_contact(
     page: Page, user: ScriptlessBrowser, api: Client
 ) -> None:  # fmt: skip

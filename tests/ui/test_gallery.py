@@ -105,6 +105,7 @@ def test_importing_a_file(browser_page: Page, user: ScriptlessBrowser, api: Clie
     assert templates["Three"]["body"] == "<p>Dear {{ email }}</p>"
 
 
+@pytest.mark.full
 def test_invalid_files_are_rejected(browser_page: Page, user: ScriptlessBrowser) -> None:
     """Broken JSON, other JSON, binary and deeply nested files show an error at the field."""
     page, broken = browser_page, b'{"sections": ['

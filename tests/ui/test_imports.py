@@ -389,6 +389,7 @@ def undone(page: HtmlPage) -> HtmlPage:
     return page.press(button).reload_until("Undone")
 
 
+@pytest.mark.full
 def test_the_columns_show_how_full_names_are_split_before_the_import(
     browser_page: Page, user: ScriptlessBrowser, api: Client, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def test_an_sms_in_the_inbox(browser_page: Page, user: ScriptlessBrowser, api: C
     assert re.search("Replied by SMS ?Thanks <i>!</i>", timeline)
 
 
+@pytest.mark.full
 def test_choosing_the_clicked_link(browser_page: Page, api: Client) -> None:
     """Of several links one is chosen by its URL, and the event appears beside the message."""
     page = browser_page

@@ -75,6 +75,7 @@ def test_any_words_of_a_name_find_it(words: str, name: str, path: str, user: Scr
     assert re.fullmatch(path, link.attrib["href"])
 
 
+@pytest.mark.full
 def test_the_jump_box_during_page_load(page: Page) -> None:
     """Ctrl K during the page load opens a complete box."""
     press = "new KeyboardEvent('keydown', {key: 'k', ctrlKey: true, bubbles: true, cancelable: true})"

@@ -77,6 +77,7 @@ def test_the_preview_of_the_editor_on_a_phone(phone: Page, api: Client) -> None:
     expect(views.get_by_role("button", name="Desktop")).to_be_visible()
 
 
+@pytest.mark.full
 def test_the_source_of_a_message(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
@@ -117,6 +118,7 @@ def test_filter_chips_of_tables_are_all_visible_on_a_phone(phone: Page, api: Cli
             assert is_beside or abs(other["y"] - box["y"]) >= min(box["height"], other["height"]) - 1
 
 
+@pytest.mark.full
 def test_a_notice_covers_nothing_to_press(browser_page: Page, api: Client) -> None:
     """After a segment was saved the notice lies over no button or field, at the desk and on a phone."""
     rule = [{"name": "data.visits", "predicate": "gt", "value": 10}]

@@ -163,6 +163,7 @@ def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
     expect(rule.locator(".mind")).to_have_count(0)
 
 
+@pytest.mark.full
 def test_a_rule_of_another_type_is_corrected_with_one_click(shop_page: Page) -> None:
     """A stored rule that compares numbers as text matches nobody, says so, and is corrected by its button."""
     page = shop_page

@@ -1,5 +1,6 @@
 """Email over an HTTP API in the browser: testing the key in the provider's words, and saving it."""
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
@@ -10,6 +11,7 @@ from tests.kit.sampling import thin_out
 from tests.kit.server import Server
 
 
+@pytest.mark.full
 def test_connecting_an_http_api(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
     """Errors appear at their field or in the provider's words; the saved API is used by the next email."""
     with FakeEmailApi("postmark") as provider:

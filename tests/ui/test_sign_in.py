@@ -33,6 +33,7 @@ def sign_in_there(page: Page, name: str) -> None:
     page.get_by_role("button", name="Continue").click()
 
 
+@pytest.mark.full
 def test_the_whole_way(browser: Browser, browser_page: Page, server: Server, browser_problems: Problems) -> None:
     """An owner adds the provider, a colleague joins and signs out, and the owner links and signs in with it."""
     page, port = browser_page, free_port()

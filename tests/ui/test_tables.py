@@ -111,6 +111,7 @@ def test_sorting_and_table_options(page: Page) -> None:
     assert page.locator("tbody tr").first.evaluate("row => row.offsetHeight") == 56
 
 
+@pytest.mark.full
 def test_a_search_without_matches(page: Page) -> None:
     """Without a match the table says so and offers to add the contact; result counts are announced."""
     page.goto("/contacts")

@@ -97,6 +97,7 @@ def test_an_edit_conflict_of_an_html_template(user: ScriptlessBrowser, api: Clie
     assert api.get(f"/templates/{template_id}").expect(200)["subject"] == "Mine"
 
 
+@pytest.mark.full
 def test_downloading_and_uploading_a_design(page: Page, api: Client, tmp_path: Path) -> None:
     """The file has the same document; an invalid file is rejected with all errors, and nothing changes."""
     template_id = make(api, "Letter / June")

@@ -124,6 +124,7 @@ def test_addresses_need_no_translation(page: Page, api: Client) -> None:
     assert "https://instagram.com/baeckerei" in [text["text"] for text in stored["texts"]]
 
 
+@pytest.mark.full
 def test_an_image_of_a_language(page: Page, browser_problems: Problems, api: Client) -> None:
     """An image is replaced for a language by one of the account's images, and need not be."""
     browser_problems.allow("ERR_NAME_NOT_RESOLVED")

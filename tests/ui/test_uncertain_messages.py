@@ -1,5 +1,6 @@
 """Uncertain messages on the pages: a user decides about one or all of them."""
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.api.test_messages_decided import HOLD, send_campaign, wait_until_completed
@@ -10,6 +11,7 @@ from tests.kit.smtp import SmtpServer
 from tests.ui.test_roles import request_page, session_cookie
 
 
+@pytest.mark.full
 def test_deciding_about_uncertain_messages(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
