@@ -22,14 +22,6 @@ from email.utils import formatdate
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote
 
-from botocore.auth import S3SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.s3.models import s3_backends
-from moto.server import create_backend_app
-from werkzeug.serving import make_server
-
 from appliance.ops.stores import open_store
 from appliance.ops.stores.base import Store
 from appliance.settings.copies import S3, Copies
@@ -55,7 +47,11 @@ class Fault:
 
 
 class S3Server:
-    """A thread that serves a bucket; use it as a context manager. Several of a process have buckets of their own."""
+    """A thread that serves a bucket; use it as a context manager. Several of a process have buckets of their own.
+
+    It imports its libraries where it uses them, because each process of pytest imports this module, which would take it
+    a second of a processor.
+    """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self._host = host
@@ -66,6 +62,9 @@ class S3Server:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
+        from moto.server import create_backend_app
+        from werkzeug.serving import make_server
+
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._backend.create_bucket(self.bucket, REGION)
         self._moto = create_backend_app("s3")
@@ -124,6 +123,9 @@ class S3Server:
 
     @property
     def _backend(self) -> Any:
+        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.s3.models import s3_backends
+
         return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 
     def _handle(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -182,6 +184,10 @@ class S3Server:
 
     def _sign(self, environ: dict[str, Any], method: str, authorization: str) -> str:
         """Return the signature that botocore, which is not ours, computes for a request."""
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+
         names = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
         headers = {name: environ[_environ_name(name)] for name in names}
         path = quote(environ["PATH_INFO"].encode("latin-1").decode(), safe="/-_.~")
