@@ -156,14 +156,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionstart() -> None:
-    """Import a module that Hypothesis would import in the middle of a test.
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the fork server of a parallel process, and import a module that Hypothesis would import within a test.
 
     Python 3.11 (up to .7) cannot parse a module while pytest reports the failure of a test that was being parsed
     (CPython, gh-106905).
     """
     importlib.import_module("hypothesis.strategies._internal.regex")
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "PYTEST_XDIST_WORKER" in os.environ and session.config.getoption("markexpr") != "unit":
         fork_server()  # is prepared while the tests are collected
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell ignores SIGINT in background processes, which all child processes would inherit
