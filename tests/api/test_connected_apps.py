@@ -7,7 +7,6 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.kit import official_app
 from tests.kit.api_users import add_user, user_client
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -244,6 +243,9 @@ def test_no_secret_is_stored_or_logged(server: Server, app: ConnectedApp) -> Non
 @pytest.mark.parametrize("document_url", [None, DOCUMENT_URL], ids=["registers itself", "has a document"])
 def test_the_official_client_connects(server: Server, document_url: str | None) -> None:
     """The client of the protocol's authors finds everything by itself, and asks the user once."""
+    # Imported here, because its library takes each process that collects this module half a second
+    from tests.kit import official_app
+
     user, storage = ScriptlessBrowser(server.client()), official_app.AppStorage()
     redirect_uri = "https://assistant.example/callback" if document_url else REDIRECT_URI
     result = official_app.call_tool(server.url, user, storage, redirect_uri, "status", document_url=document_url)
