@@ -35,6 +35,7 @@ _BLOCK = 1_048_576
 # Blocks of a file overlap by more bytes than the longest address has in any encoding.
 _OVERLAP = 2048
 _CHUNK_BATCH = 50
+_MAX_TRUNCATIONS = 6  # each waits up to ten seconds for readers
 _PHONE_SEPARATORS = b" \t.-()/\0"
 _BY_SERVICE = Evidence(source="erasure", actor="service")
 _pack = msgspec.msgpack.Encoder().encode
@@ -101,9 +102,10 @@ def run_erasures() -> None:
         while transactions.write(removal.purge_search_index):
             pass
         transactions.write(_delete_erasure, person)
-    if erased and not database.is_log_replicated():
-        # The write-ahead log contains the deleted data until it is truncated. Litestream does that by itself.
-        database.truncate_wal(connection())
+    # The write-ahead log contains the deleted data until it is truncated. Litestream does that by itself.
+    is_log_ours = erased and not database.is_log_replicated()
+    if is_log_ours and not any(database.truncate_wal(connection()) for _ in range(_MAX_TRUNCATIONS)):
+        logger.warning("imports: erased data stays in the write-ahead log for now: the database is in use")
     while transactions.write(prune_chunks):
         pass
 

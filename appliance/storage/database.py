@@ -344,12 +344,14 @@ def set_secure_delete(is_complete: bool) -> None:
     run(f"PRAGMA secure_delete = {'1' if is_complete else 'fast'}")
 
 
-def truncate_wal(handle: Any = None) -> None:
-    """Copy the whole write-ahead log into the database and truncate the log.
+def truncate_wal(handle: Any = None) -> bool:
+    """Copy the whole write-ahead log into the database and truncate the log; return whether that was possible.
 
-    `handle` is an apsw connection; the default is the connection of this thread.
+    It waits for readers and the writer for as long as a connection does, which is ten seconds (SQLite, "PRAGMA
+    wal_checkpoint"). `handle` is an apsw connection; the default is the connection of this thread.
     """
-    (handle or connection()).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    ((is_busy, *_),) = (handle or connection()).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return not is_busy
 
 
 _encode = msgspec.json.Encoder()

@@ -322,11 +322,12 @@ def _compared_paths(filters: Any) -> Iterator[str]:
 def _create_index(name: str, path: str) -> None:
     require_write_transaction()
 
+    # A damaged value is no error in a trigger: the contact could not be repaired
     def value(row: str) -> str:
-        return f"json_extract({row}.data, {path})"
+        return f"iif(json_valid({row}.data), json_extract({row}.data, {path}), NULL)"
 
     def is_text(row: str) -> str:
-        return f"json_type({row}.data, {path}) = 'text'"
+        return f"iif(json_valid({row}.data), json_type({row}.data, {path}), NULL) = 'text'"
 
     remove = f"DELETE FROM {name} WHERE value = {value('old')} AND contact_id = old.id;"
     add = f"INSERT OR IGNORE INTO {name} SELECT {value('new')}, new.id WHERE {is_text('new')};"
