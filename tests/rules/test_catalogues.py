@@ -18,7 +18,9 @@ import catalogues
 read_catalogue = cache(catalogues.read)
 LANGUAGES = sorted(set(i18n.LANGUAGES) - {i18n.DEFAULT_LANGUAGE})
 # What a translation must keep: values, merge tags, and the tags and entities of HTML.
-_HOLES = re.compile(r"%\(\w+\)s|%%|\{\{.*?\}\}|\{\w*\}|</?\w+[^<>]*>|&lt;|&gt;|\bhttps?://\S+")
+_HOLES = re.compile(
+    r"%\(\w+\)s|%%|\{\{.*?\}\}|\{\w*\}|</?\w+[^<>]*>|&lt;|&gt;|\bhttps?://[\w./?=&%#-]*(?<!\.)", re.ASCII
+)
 
 
 # A greeting may say another word for an unknown name, or leave it out by a condition
