@@ -94,7 +94,10 @@ def find_phone_zone(number: str) -> str | None:
     # The rules of the next year change slowly, so only unknown blocks make them be read again.
     if known.day != _get_day() or len(known.by_block) > _MAX_CACHED_BLOCKS:
         known = _start_phone_zones()
-    zone = known.by_block[block] = choose_common_zone(addresses.inspect_number(number).zones)
+    info = addresses.inspect_number(number)
+    zone = choose_common_zone(info.zones)
+    if info.type != "unknown":  # a number that does not exist decides nothing for its neighbours
+        known.by_block[block] = zone
     return zone
 
 

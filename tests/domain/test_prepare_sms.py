@@ -199,7 +199,7 @@ def test_a_transactional_sms_has_its_own_data(home: Home) -> None:
     transactions.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
     row = create_single_sms(home, "Code {{ data.code }} {{ contact.phone }} https://example.org/a", sender="Acme")
     prepared = MessagePreparer().prepare(row)
-    assert prepared.envelope == ("Acme", "+447700900100", b"Code <1> +447700900100 https://example.org/a", False)
+    assert prepared.envelope == ("Acme", "+447700900100", b"Code <1> +447700900100 https://example.org/a", False, False)
     assert (prepared.parts, prepared.has_opt_out_hint) == (1, False)
     filled = MessagePreparer().fill_again(Message.get_by_id(row.id))
     assert filled.text == prepared.envelope.content.decode() and "Code &lt;1&gt; +44" in filled.html

@@ -99,6 +99,13 @@ def test_area_codes_decide(number: str, zone: str | None) -> None:
     assert time_zones.find_phone_zone(number) == zone
 
 
+def test_a_number_that_does_not_exist_decides_nothing_for_others() -> None:
+    """A mistyped number does not hide the zone of its area code from the numbers that are looked up after it."""
+    time_zones._phone_zones = None
+    assert time_zones.find_phone_zone("+12121230000") == "America/New_York"
+    assert time_zones.find_phone_zone("+12125550123") == "America/New_York"
+
+
 def test_an_area_with_two_zones_is_divided_by_exchange_code() -> None:
     """The numbers of Florida's 850 are not all in the zone of the first that was asked for."""
     numbers = [f"+1850{exchange}0123" for exchange in range(200, 999)]

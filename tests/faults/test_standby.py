@@ -1,6 +1,6 @@
 """A machine that is killed in a send is replaced by one that follows it: nobody is missing, and nobody gets it twice.
 
-900 recipients, and 50,000 with `--full`.
+2,000 recipients, and 50,000 with `--full`.
 """
 
 import re
@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures
+from tests.kit.https_clients import wait_until
 from tests.kit.litestream import PROGRAM, Litestream
 from tests.kit.recipients import create_list, send_campaign, wait_until_completed
 from tests.kit.s3_server import S3Server
@@ -89,13 +90,15 @@ def addresses(sink: SmtpServer) -> list[str]:
 
 def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
     """The first machine is killed in a send; the promoted one sends the rest, and holds what may have left."""
-    count = 50_000 if full else 900
+    count = 50_000 if full else 2_000
     pair.start()
     api = pair.first.client(validate=False)
     file = {"filename": "a.txt", "content": "YQ=="}
     mail = {"to": "file@crowd.example", "subject": "s", "body": "b", "attachments": [file]}
     api.post("/messages", mail).expect(201)
     api.post("/suppressions", {"address": "gone@crowd.example"}).expect(201)
+    # What the kill may cost is the last seconds, so these must be there before the send
+    wait_until(lambda: any(path.is_file() for path in pair.second.data.rglob("attachments/*/*")))
     path = send_campaign(api, create_list(api, count))
     began = time.monotonic()
     smtp_server.wait_for(count // 3, timeout=300)

@@ -34,6 +34,8 @@ from argon2 import PasswordHasher
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
 from sanic import Sanic
+from sanic.application.state import ApplicationServerInfo
+from sanic.http.constants import HTTP
 from sanic.touchup import TouchUp
 
 _MAX_BYTES = 1_000_000  # the largest request: arguments and environment
@@ -413,7 +415,10 @@ def _prepare(directory: str) -> None:
     Path(directory, DOCUMENT_FILE).write_text(document, encoding="utf-8")
     app = server.mount_routes()
     app.finalize()
-    TouchUp.run(app)  # rewrites the handling of requests, without the signals that nothing receives
+    # Rewrites the handling of requests for HTTP/1.1 alone, without the signals that nothing receives
+    app.state.server_info.append(ApplicationServerInfo({"version": HTTP.VERSION_1, "port": 0}))
+    TouchUp.run(app)
+    app.state.server_info.clear()
     server.mount_routes = lambda: app
     # What is done cannot be done again, and would take each child 0.1 s of a processor
     Sanic.finalize = lambda _: None

@@ -64,6 +64,7 @@ def check_sent_since(server: Server, directory: Path) -> None:
     server.stop()
     server.cli("restore", str(directory / "kept.tar.gz"), "--force")
     server.start()
+    server.client().wait("/campaigns/1", lambda campaign: campaign["status"] == "completed")
     user = ScriptlessBrowser(server.client())
     page = HtmlPage(user, "/restored")
     assert page.has("main", "40 messages were sent after this backup. They count as sent and are not sent again")

@@ -46,7 +46,7 @@ KEPT = re.compile(
     r"camp_live_\S+|\S+@\S+|https?://\S+|\S*\.example\S*|<i onclick.*?\}\}|W{20,}|Person \d+|Newsletter"
     r"|Workshop|Monthly|Done one|A draft|Later|News\b|Hello|Bakery|owner|Campanero|UTC|Arial|Georgia"
     r"|Helvetica|Tahoma|Verdana|Trebuchet MS|Times New Roman|Courier New|[A-Z]{2,}|\w+\.\w+|\w+_\w+|\w+:\w+"
-    r"|xn--\S+|\d+\. \w+kuuta|\w+tai\b|\w+kkona\b|Amazon SES|Brevo|Fastmail|Gmail, Google Workspace"
+    r"|xn--\S+|\d+\. \w+kuuta|\w+tai\b|\w+kkona\b|keskiviikko\b|Amazon SES|Brevo|Fastmail|Gmail, Google Workspace"
     r"|Mail(?:gun|jet)|Microsoft(?: 365)?|Postmark|Resend|SendGrid|Twilio|eu-west-1|xkeysib-…|https://$"
     r"|Alex(?: Sample)?|/campanero|ssh-ed25519 AAAA…|Google|Keycloak|Authentik|\S*googleusercontent\.com|organizations"
     r"|Good to have you here.*|Thank you for joining us.*|What to read next|Take the tour|test\b"

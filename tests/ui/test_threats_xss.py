@@ -175,7 +175,7 @@ def test_payloads_stay_text(
         content_type = response.headers["content-type"].partition(";")[0]
         is_file = response.headers.get("content-disposition", "").startswith("attachment; ")
         assert content_type in ("application/json", "application/yaml", "text/plain") or (
-            content_type == "text/csv" and is_file
+            content_type in ("text/csv", "application/zip") and is_file
         ), path
         assert response.headers["x-content-type-options"] == "nosniff", path
     for path in ("/", "/brand", "/contacts", "/contacts/1", "/lists", "/lists/1", "/templates", "/templates/1/edit",
