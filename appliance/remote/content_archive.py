@@ -11,6 +11,12 @@ from appliance.remote.errors import UsageError
 MAX_ARCHIVE_BYTES = 32_000_000
 MAX_CONTENT_BYTES = 128 * 1024 * 1024
 MAX_FILES = 5_000
+# Brackets and commas of all JSON files: each may become an object in memory, of up to a hundred bytes.
+MAX_JSON_PARTS = 2_000_000
+# `zipfile` limits what it decompresses at once only for these.
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# Begins the entry of a file in the directory of a ZIP file (APPNOTE.TXT 6.3.10, section 4.3.12).
+_ENTRY_SIGNATURE = b"PK\x01\x02"
 _FOLDERS = (*KINDS_BY_NAME, PICTURES)
 
 
@@ -30,24 +36,36 @@ def unpack(source: Path, directory: Path) -> None:
     for more or larger files than the limits allow.
     """
     try:
+        # Folders have entries too. `zipfile` would read all entries, however many, before they can be counted.
+        if source.read_bytes().count(_ENTRY_SIGNATURE) > 2 * MAX_FILES:
+            raise UsageError(f"the ZIP file has more than {MAX_FILES} files")
         with zipfile.ZipFile(source) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir()]
             if len(infos) > MAX_FILES:
                 raise UsageError(f"the ZIP file has more than {MAX_FILES} files")
-            rest = MAX_CONTENT_BYTES
-            for info in infos:
-                path = _find_place(info.filename, directory)
-                if path is None or path.exists():
-                    continue
-                with archive.open(info) as file:
-                    content = file.read(MAX_FILE_BYTES + 1)
-                rest -= len(content)
-                if len(content) > MAX_FILE_BYTES or rest < 0:
-                    raise UsageError(f"{info.filename}: too large")
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
+            _write_files(archive, infos, directory)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
         raise UsageError(f"this is not a ZIP file that can be read: {error}") from None
+
+
+def _write_files(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], directory: Path) -> None:
+    """Write the content files of a ZIP file. Raises UsageError for what would need too much disk or memory."""
+    rest, rest_parts = MAX_CONTENT_BYTES, MAX_JSON_PARTS
+    for info in infos:
+        path = _find_place(info.filename, directory)
+        if path is None or path.exists():
+            continue
+        if info.compress_type not in _COMPRESSIONS:
+            raise NotImplementedError(f"{info.filename} is compressed by another method than Deflate")
+        with archive.open(info) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        rest -= len(content)
+        if path.parent.name != PICTURES:
+            rest_parts -= sum(map(content.count, (b"[", b"{", b",")))
+        if len(content) > MAX_FILE_BYTES or rest < 0 or rest_parts < 0:
+            raise UsageError(f"{info.filename}: too large")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
 
 
 def _find_place(name: str, directory: Path) -> Path | None:

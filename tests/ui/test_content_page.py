@@ -13,10 +13,10 @@ PAGE = "/settings/content"
 MAIL = {"subject": "Welcome", "body": "<p>Hi</p>"}
 
 
-def pack(files: dict[str, str]) -> bytes:
+def pack(files: dict[str, str], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     """Return a ZIP file."""
     target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, "w", compression) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
     return target.getvalue()
@@ -75,6 +75,16 @@ def test_content_goes_out_and_comes_in(server: Server, user: ScriptlessBrowser, 
     assert "Good morning" in str(api.get(f"/flows/{flow_id}").expect(200))
     assert len([row for row in api.get("/lists").expect(200) if row["name"] == "Tips"]) == 1
     assert not [row for row in api.get("/flows").expect(200) if row["name"] == "Hello" and row["id"] != flow_id]
+
+
+def test_files_that_would_fill_the_memory(server: Server, user: ScriptlessBrowser) -> None:
+    """A small file that would become very large is refused: by another compression, many objects, or many entries."""
+    large = {"lists/a.json": "0" * 1_000_000}
+    for compression in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        assert "by another method than Deflate" in check(user, pack(large, compression)).text
+    nested = f"[{'[],' * 500_000}[]]"
+    assert "too large" in check(user, pack({f"lists/{name}.json": nested for name in "abcd"})).text
+    assert "more than 5000 files" in check(user, b"PK\x01\x02" * 10_001).text
 
 
 def test_what_cannot_be_imported(server: Server, user: ScriptlessBrowser, api: Client) -> None:
