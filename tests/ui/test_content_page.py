@@ -1,13 +1,16 @@
 """Content as files on the page: the ZIP file, the check before an import, and what is refused."""
 
+import asyncio
 import io
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
+from ui.pages import content_files
 
 PAGE = "/settings/content"
 MAIL = {"subject": "Welcome", "body": "<p>Hi</p>"}
@@ -102,3 +105,26 @@ def test_what_cannot_be_imported(server: Server, user: ScriptlessBrowser, api: C
     server.cli("user", "add", "--email", "look@example.org", "--role", "viewer", stdin=f"{PASSWORD}\n")
     viewer = ScriptlessBrowser(api, "look@example.org")
     assert viewer.status("GET", PAGE) == 200 and viewer.status("POST", f"{PAGE}/apply", token="x") == 403
+
+
+def test_imports_leave_threads_to_the_service() -> None:
+    """An import of each account waits for the API, which needs a common thread; one account has one thread."""
+
+    async def run() -> list[int]:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        running, most = 0, []
+
+        def work() -> None:
+            nonlocal running
+            running += 1
+            asyncio.run_coroutine_threadsafe(asyncio.to_thread(time.sleep, 0.02), loop).result(10)
+            most.append(running)
+            running -= 1
+
+        await asyncio.gather(*(content_files.run_in_thread(number, work) for number in (1, 2)))
+        most.clear()
+        await asyncio.gather(*(content_files.run_in_thread(1, work) for _ in range(3)))
+        return most
+
+    assert asyncio.run(run()) == [1, 1, 1]

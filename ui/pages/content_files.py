@@ -7,9 +7,13 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile, TemporaryDirectory
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from sanic import Request
@@ -32,6 +36,7 @@ from ui.session import Pages, Visit
 pages = Pages("ui_content_files", url_prefix="/settings/content")
 log = logging.getLogger("campanero.content")
 
+T = TypeVar("T")
 State = Literal["checking", "checked", "importing", "done", "failed"]
 # A check that nobody applied is forgotten after this time.
 _MAX_AGE_MS = 60 * 60 * 1000
@@ -68,6 +73,17 @@ class ImportJob(Struct, eq=False):
 # The last check or import of each account. After a restart the file has to be uploaded again.
 _jobs: dict[int, ImportJob] = {}
 _tasks: set[asyncio.Task[None]] = set()
+# The API that exports and imports wait for needs the threads of `asyncio.to_thread` itself, so they have their own.
+_threads = ThreadPoolExecutor(4, thread_name_prefix="content")
+_locks: "WeakValueDictionary[int, asyncio.Lock]" = WeakValueDictionary()
+
+
+async def run_in_thread(account_id: int, function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of an export or import of an account in a thread; those of one account run one by one."""
+    lock = _locks.setdefault(account_id, asyncio.Lock())
+    async with lock:
+        run = partial(copy_context().run, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(_threads, run)
 
 
 @pages.get("/", strict_slashes=False)
@@ -111,7 +127,8 @@ async def export_files(request: Request, visit: Visit) -> HTTPResponse | None:
     _require_access(visit)
     file: IO[bytes] = SpooledTemporaryFile(max_size=_BLOCK_BYTES)  # noqa: SIM115 - it is closed once it is sent
     try:
-        await asyncio.to_thread(_write_archive, _connect(request, visit), file, _watch_access(request))
+        work = _connect(request, visit), file, _watch_access(request)
+        await run_in_thread(visit.account_id, _write_archive, *work)
     except CommandError as error:
         file.close()
         view.flash(request, formats.sentence(str(error)))
@@ -151,10 +168,8 @@ async def check_file(request: Request, visit: Visit) -> HTTPResponse:
     """Begin the check of an uploaded ZIP file, and redirect to its progress. Raises NotAllowed."""
     _require_access(visit, *_IMPORT_SCOPES)
     form = Form()
-    current = _jobs.get(visit.account_id)
-    if current is not None and current.state == "importing":
-        view.flash(request, gettext("An import is running. Wait until it is done."))
-        return view.redirect(request, "/settings/content")
+    if _is_running(visit.account_id):
+        return _refuse_second(request)
     directory = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-content-")
     try:
         await _receive_file(request, Path(directory.name))
@@ -163,8 +178,21 @@ async def check_file(request: Request, visit: Visit) -> HTTPResponse:
         form.add_error("file", error.fields["file"][0])
         return _render(request, visit, form, 422)
     await asyncio.to_thread(_forget, visit.account_id)
+    if _is_running(visit.account_id):  # begun while this file was received
+        await asyncio.to_thread(directory.cleanup)
+        return _refuse_second(request)
     job = _jobs[visit.account_id] = ImportJob(secrets.token_urlsafe(16), visit.user.id, directory, clock.now_ms())
     _start(request, visit, job, is_dry_run=True)
+    return view.redirect(request, "/settings/content")
+
+
+def _is_running(account_id: int) -> bool:
+    job = _jobs.get(account_id)
+    return job is not None and job.is_running
+
+
+def _refuse_second(request: Request) -> HTTPResponse:
+    view.flash(request, gettext("An import is running. Wait until it is done."))
     return view.redirect(request, "/settings/content")
 
 
@@ -197,7 +225,7 @@ def _forget(account_id: int) -> None:
     for key, job in list(_jobs.items()):
         is_old = clock.now_ms() - job.started_at > _MAX_AGE_MS or len(_jobs) > _MAX_JOBS
         if not job.is_running and (key == account_id or is_old):
-            del _jobs[key]
+            _jobs.pop(key, None)
             job.directory.cleanup()
 
 
@@ -217,14 +245,15 @@ async def apply_file(request: Request, visit: Visit) -> HTTPResponse:
 
 def _start(request: Request, visit: Visit, job: ImportJob, is_dry_run: bool) -> None:
     """Run the check or the import of a job in a thread, as long as the user keeps the rights."""
-    run = _run(_connect(request, visit), job, is_dry_run, _watch_access(request))
+    run = _run(_connect(request, visit), visit.account_id, job, is_dry_run, _watch_access(request))
     task = asyncio.get_running_loop().create_task(run)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 
 
 async def _run(
-    connection: InProcessConnection, job: ImportJob, is_dry_run: bool, require_access: Callable[[], None]
+    connection: InProcessConnection, account_id: int, job: ImportJob, is_dry_run: bool,
+    require_access: Callable[[], None],
 ) -> None:  # fmt: skip
     def show(_name: str, share: float) -> None:
         job.share = share
@@ -232,7 +261,7 @@ async def _run(
 
     path = Path(job.directory.name)
     try:
-        result = await asyncio.to_thread(import_content, connection, path, show, is_dry_run, True)
+        result = await run_in_thread(account_id, import_content, connection, path, show, is_dry_run, True)
         job.file_count, job.plan = result
         job.state = "checked" if is_dry_run else "done"
     except CommandError as error:
