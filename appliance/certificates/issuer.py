@@ -129,19 +129,23 @@ class CertificateIssuer:
         hosts = self._list_hosts() if self._served is not None else []
         main = orders.get("") or _Certificate(self._tools, store.wanted_names(self._tools.settings))
         orders[""] = main
-        main.check()
         if hosts != self._hosts:
             self._hosts = hosts
             store.remove_other_hosts(self._directory, hosts)
             for host in orders.keys() - {"", *hosts}:
                 del orders[host]
         for host in hosts:
+            orders[host] = orders.get(host) or _Certificate(self._tools, [host], host, main)
+        states = {host: orders[host].state for host in hosts}
+        # What is stored comes first: an order of another host may take minutes, and fail with an error.
+        self._serve_hosts(states)
+        for order in (main, *(orders[host] for host in hosts)):
             if self._stopping.is_set():
                 return
-            order = orders.get(host) or _Certificate(self._tools, [host], host, main)
-            orders[host] = order
+            issued_at = order.state.issued_at
             order.check()
-        self._serve_hosts({host: orders[host].state for host in hosts})
+            if order.state.issued_at != issued_at:
+                self._serve_hosts(states)
 
     def _serve_hosts(self, states: dict[str, State]) -> None:
         """Show the certificates of the hosts; one that is expired stays, since a browser gets no better one."""
