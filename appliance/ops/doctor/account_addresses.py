@@ -2,8 +2,11 @@
 
 import http.client
 import secrets
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,6 +23,8 @@ from appliance.storage.database import rows
 
 _CHECK = "account address"
 _TIMEOUT_SECONDS = 5.0
+# Of a whole response: the name of an account's address may lead to a server that sends a byte now and then.
+_MAX_RESPONSE_SECONDS = 10.0
 _MAX_BYTES = 200
 _NUMBER_BITS = 46
 
@@ -87,8 +92,11 @@ def _request(url: str, path: str) -> tuple[bytes, int | None]:
     is_encrypted = parts.scheme == "https"
     kind = http.client.HTTPSConnection if is_encrypted else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
+    timer = threading.Timer(_MAX_RESPONSE_SECONDS, _end_connection, (connection,))
+    timer.daemon = True
     try:
         connection.connect()
+        timer.start()
         days_left = None
         if isinstance(connection.sock, ssl.SSLSocket):
             certificate = connection.sock.getpeercert() or {}
@@ -98,4 +106,11 @@ def _request(url: str, path: str) -> tuple[bytes, int | None]:
         response = connection.getresponse()
         return (response.read(_MAX_BYTES) if response.status == 200 else b""), days_left
     finally:
+        timer.cancel()
         connection.close()
+
+
+def _end_connection(connection: http.client.HTTPConnection) -> None:
+    """End a connection from another thread: what waits for its bytes goes on as if the other side had closed it."""
+    with suppress(OSError, AttributeError):  # It may be closed already.
+        connection.sock.shutdown(socket.SHUT_RDWR)
