@@ -83,7 +83,11 @@ async def run_in_thread(account_id: int, function: Callable[..., T], *arguments:
     lock = _locks.setdefault(account_id, asyncio.Lock())
     async with lock:
         run = partial(copy_context().run, function, *arguments)
-        return await asyncio.get_running_loop().run_in_executor(_threads, run)
+        work = asyncio.get_running_loop().run_in_executor(_threads, run)
+        try:
+            return await asyncio.shield(work)
+        finally:
+            await asyncio.wait((work,))  # The thread goes on when the client has left.
 
 
 @pages.get("/", strict_slashes=False)
