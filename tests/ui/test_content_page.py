@@ -99,6 +99,7 @@ def test_what_cannot_be_imported(server: Server, user: ScriptlessBrowser, api: C
     page = check(user, pack(wrong))
     assert "unknown colour" in page.text and "lists/x does not exist" in page.text
     assert not [row for row in api.get("/lists").expect(200) if row["name"] == "A"]
+    assert len(check(user, pack({"lists/a.json": f'{{"{"x" * 1_000_000}": 1}}'})).text) < 20_000
     # A list that the service refuses stops the import, and says which file it is
     page = wait(check(user, pack({"lists/long.json": f'{{"name": "{"x" * 300}"}}'})).press("Import content"))
     assert "lists/long was refused" in page.text

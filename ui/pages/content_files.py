@@ -43,6 +43,8 @@ _MAX_AGE_MS = 60 * 60 * 1000
 _MAX_JOBS = 20
 _BLOCK_BYTES = 1_048_576
 _DRAIN_FACTOR = 2
+# The page shows the first of the faults, which may repeat most of the uploaded file.
+_MAX_ERROR_CHARACTERS = 5_000
 _IMPORT_SCOPES = ("contacts:write", "templates:write", "flows:write")
 # The labels of the folders of files.
 _KIND_LABELS = {
@@ -269,7 +271,7 @@ async def _run(
         job.file_count, job.plan = result
         job.state = "checked" if is_dry_run else "done"
     except CommandError as error:
-        job.state, job.error = "failed", str(error).replace(f"{path}/", "")
+        job.state, job.error = "failed", str(error).replace(f"{path}/", "")[:_MAX_ERROR_CHARACTERS]
     except Exception:
         job.state, job.error = "failed", gettext("The import failed. The log of the service says why.")
         log.exception("content: import failed")
