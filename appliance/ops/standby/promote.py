@@ -80,6 +80,9 @@ def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
     _wait_for_rest(directory, report)
     if not has_lease:
         _require_silence(directory, report)
+        # A promotion that failed may have read a lease. The other machine went on, so that does not say what has left.
+        source.lease = None
+        place.save_source(directory, source)
     _end_following(directory)
     with data_dir.lock(directory):
         return _install(directory, place.load_source(directory) or source, report)
