@@ -2,10 +2,13 @@
 
 import asyncio
 import io
+import tempfile
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+from appliance.content.media import UPLOAD_DIR_PREFIX
 from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage
 from tests.kit.scriptless_browser import ScriptlessBrowser
@@ -72,6 +75,8 @@ def test_content_goes_out_and_comes_in(server: Server, user: ScriptlessBrowser, 
     files["lists/tips.json"] = '{"name": "Tips"}'
     page = check(user, pack({f"content/{name}": text for name, text in files.items()} | {"../evil.json": "x"}))
     assert stats(page)[:2] == ["1", "1"] and "tips" in page.text
+    # After a kill, housekeeping finds the files by the name of their directory
+    assert list(Path(tempfile.gettempdir()).glob(f"{UPLOAD_DIR_PREFIX}*/lists/tips.json"))
     assert "Good morning" not in str(api.get(f"/flows/{flow_id}").expect(200))
     page = wait(page.press("Import content"))
     assert stats(page)[:2] == ["1", "1"] and not page.named("button", "Import content")

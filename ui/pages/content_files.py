@@ -22,6 +22,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access
 from appliance.accounts.access import Credential
 from appliance.api.content_connection import InProcessConnection
+from appliance.content import media
 from appliance.core import clock, errors, uploads
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.remote import content_archive
@@ -42,6 +43,8 @@ State = Literal["checking", "checked", "importing", "done", "failed"]
 _MAX_AGE_MS = 60 * 60 * 1000
 _MAX_JOBS = 20
 _BLOCK_BYTES = 1_048_576
+# Housekeeping removes what a killed process left under such names.
+_DIRECTORY_PREFIX = f"{media.UPLOAD_DIR_PREFIX}content-"
 _DRAIN_FACTOR = 2
 # The page shows the first of the faults, which may repeat most of the uploaded file.
 _MAX_ERROR_CHARACTERS = 5_000
@@ -155,7 +158,7 @@ def _watch_access(request: Request) -> Callable[[], None]:
 
 
 def _write_archive(connection: InProcessConnection, file: IO[bytes], require_access: Callable[[], None]) -> None:
-    with TemporaryDirectory(prefix="campanero-content-") as name:
+    with TemporaryDirectory(prefix=_DIRECTORY_PREFIX) as name:
         directory = Path(name)
         export_content(connection, directory, lambda _name, _share: require_access())
         content_archive.pack(directory, file)
@@ -176,7 +179,7 @@ async def check_file(request: Request, visit: Visit) -> HTTPResponse:
     form = Form()
     if _is_running(visit.account_id):
         return _refuse_second(request)
-    directory = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-content-")
+    directory = await asyncio.to_thread(TemporaryDirectory, prefix=_DIRECTORY_PREFIX)
     try:
         await _receive_file(request, Path(directory.name))
     except errors.Invalid as error:
