@@ -14,8 +14,8 @@ from appliance.api.auth import require_contacts_scope, require_contacts_scope_of
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, name_action, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.api.messages import serialize_readable
-from appliance.campaigns import audience as campaign_audience
 from appliance.campaigns import (
+    audience_explanation,
     experiment,
     experiment_results,
     local_preflight,
@@ -28,7 +28,7 @@ from appliance.campaigns import (
     store,
     trigger,
 )
-from appliance.campaigns.audience import AudienceExplanation
+from appliance.campaigns.audience_explanation import AudienceExplanation
 from appliance.campaigns.experiment import ChooseWinner
 from appliance.campaigns.experiment_results import ExperimentResult
 from appliance.campaigns.findings import Finding
@@ -510,7 +510,7 @@ async def explain_campaign_recipient(request: ApiRequest) -> ApiResponse:
     """
     require_contacts_scope(request)
     return ApiResponse(
-        await scan(campaign_audience.explain_contact, request.account_id, request.id, request.query.contact_id)
+        await scan(audience_explanation.explain_contact, request.account_id, request.id, request.query.contact_id)
     )
 
 

@@ -10,7 +10,7 @@ from appliance.accounts import accounts
 from appliance.accounts.accounts import AccountWrite
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
-from appliance.campaigns import audience, send, store
+from appliance.campaigns import audience_explanation, send, store
 from appliance.campaigns.store import CampaignCreate
 from appliance.core import addresses, clock, signals, validation
 from appliance.sending.messages import delivery_status, queue, sms_rules
@@ -76,7 +76,7 @@ def test_skip_reasons_are_known_before_the_send(home: Home) -> None:
     }  # fmt: skip
     draft = transactions.write(store.create, home.account_id, validation.read(CampaignCreate, request))
     for number, reason in reasons.items():
-        explanation = audience.explain_contact(home.account_id, draft.id, contact_ids[number])
+        explanation = audience_explanation.explain_contact(home.account_id, draft.id, contact_ids[number])
         assert (explanation.in_audience, explanation.skip_reason) == (True, reason), number
     queue_sms_campaign(home)
     claim_all()

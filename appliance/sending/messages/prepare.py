@@ -12,7 +12,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge_limits
-from appliance.core import addresses, clock, crypto
+from appliance.core import addresses, clock
 from appliance.core.errors import SenderRejected
 from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.sending.delivery import dkim, mime
@@ -40,6 +40,7 @@ from appliance.sending.messages.compose import FilledMessage, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.ledger import LedgerRow, OutgoingMessage
+from appliance.sending.messages.provider_headers import build_provider_headers
 from appliance.sending.messages.shared_content import (
     RunStart,
     SharedContent,
@@ -57,7 +58,7 @@ from appliance.sending.messages.single_email import (
     build_shared,
 )
 from appliance.sending.messages.submitted import StoredEmail
-from appliance.settings import config, transports
+from appliance.settings import config
 from appliance.storage.models import Account, Contact, Message, MessageContent
 from appliance.storage.models.account import ACCOUNTS
 from appliance.storage.models.message import NO_CONTACT_ID
@@ -65,34 +66,6 @@ from appliance.storage.models.message import NO_CONTACT_ID
 # Errors that are stored with the message, in English
 _NOT_VERIFIED = gettext_stored("%(domain)s is no longer verified: check its DNS records")
 _TOO_MANY_LINES = gettext_stored("it has more than %(limit)s lines")
-
-
-# The mail services that report outcomes by a webhook (`email.hooks`): the header by which each knows a message, its
-# text, and the kinds of transports for which it is written.
-_HOOK_HEADERS = (
-    ("postmark", "X-PM-Metadata-campanero", "{}", ("relay", "postmark")),
-    ("sendgrid", "X-SMTPAPI", '{{"unique_args": {{"campanero": "{}"}}}}', ("relay", "sendgrid")),
-    ("brevo", "X-Mailin-custom", "{}", ("relay",)),
-    ("mailjet", "X-MJ-CustomID", "{}", ("relay",)),
-)
-
-
-def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
-    """Return headers with a signed message id for the mail services whose webhook is enabled (`email.hooks`).
-
-    The webhooks identify a message by this id, because the services replace its Message-ID; the services remove the
-    headers. The result is empty unless the kind of `provider` is `relay` or the service itself. The HTTP APIs of Brevo
-    and Mailjet get the id in a field of their own.
-    """
-    email = config.current().email
-    enabled = [header for header in _HOOK_HEADERS if getattr(email.hooks, header[0])]
-    if not enabled:
-        return ()
-    kind = transports.get_kind(provider, email)
-    headers = [(name, text) for _, name, text, kinds in enabled if kind in kinds]
-    token = crypto.sign_token(links.MESSAGE_ID, message_id, 8) if headers else ""
-    return tuple((name, text.format(token)) for name, text in headers)
-
 
 log = logging.getLogger("campanero.sender")
 # The maximum number of lines of an email. An email of the largest text and HTML has fewer, because its lines are folded
