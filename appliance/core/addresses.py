@@ -494,13 +494,14 @@ def _existing_zones(names: tuple[str, ...]) -> tuple[str, ...]:
 def _time_zones(parsed: "PhoneNumber", kind: int, country: str | None) -> tuple[str, ...]:
     from phonenumbers import is_number_geographical, region_codes_for_country_code, timezone
 
-    # An area code of North America has a place, whether the number is assigned or not
-    is_in_area = _PHONE_TYPES.get(kind) is None and parsed.country_code == 1
-    is_somewhere = is_in_area or (_PHONE_TYPES.get(kind) is not None and is_number_geographical(parsed))
+    is_somewhere = _PHONE_TYPES.get(kind) is not None and is_number_geographical(parsed)
     if not is_somewhere and len(region_codes_for_country_code(parsed.country_code or 0)) > 1:
         # Several countries share this calling code (+1, +7, +44), and the library would return the time zones of all of
         # them for a mobile or toll-free number. Only those of the number's own country are used.
         zones = clock.time_zones_of_country(country)
+        area_zones = timezone.time_zones_for_geographical_number(parsed)
+        if parsed.country_code == 1 and _PHONE_TYPES.get(kind) is None and set(area_zones) <= set(zones):
+            return _existing_zones(area_zones)  # an area code has a place, whether the number is assigned or not
         if zones:
             return _existing_zones(zones)
     if _PHONE_TYPES.get(kind) is None:

@@ -15,7 +15,7 @@ NUMBERS = [
     ("+18005550123", "US", "toll_free", True, "America/New_York", 29),
     ("+15005550006", "US", "personal", True, "America/New_York", 29),
     ("+19005551234", "US", "premium", True, "America/New_York", 29),
-    ("+1415555", "US", "unknown", False, "America/New_York", 29),
+    ("+1415555", "US", "unknown", False, "America/Los_Angeles", 1),
     ("+15551234", "US", "unknown", False, "America/New_York", 29),
     ("+447400123456", "GB", "mobile", True, "Europe/London", 1),
     ("+447700900123", "GB", "unknown", True, "Europe/London", 1),
