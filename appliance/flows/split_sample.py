@@ -13,6 +13,7 @@ from appliance.experiments.sample_size import plan_by_amount, plan_by_rate
 from appliance.flows import split_tests
 from appliance.flows.branches import LISTED_KEY
 from appliance.flows.split_results import CONVERSION_DAYS
+from appliance.flows.triggers import MACHINE_EVENT_SQL
 from appliance.storage.database import fetch_one
 
 # Rates that are expected without enough earlier runs, by metric.
@@ -33,7 +34,7 @@ _COUNT_CLICKED = (
 _COUNT_CONVERTED = (
     "SELECT count(*), total(EXISTS (SELECT 1 FROM event e INDEXED BY event_of_contact "
     "WHERE e.contact_id = r.contact_id AND e.event = :event AND e.created_at >= r.created_at "
-    "AND e.created_at < r.created_at + :window AND e.test = 0)) "
+    f"AND e.created_at < r.created_at + :window AND e.test = 0 AND {MACHINE_EVENT_SQL.format('e')} IS NOT TRUE)) "
     f"FROM {_RECENT_RUNS} r"
 )
 _COUNT_ARRIVALS = (

@@ -246,3 +246,8 @@ def test_the_size_of_a_test_is_told_before(home: Home) -> None:
     assert sample is not None and sample.is_measured and 0.1 < sample.rate < 0.3 and sample.per_day == 300
     assert sample.needed is not None and sample.days == -(-2 * sample.needed // 300)
     assert split_sample.estimate(home.account_id, flow.id, {**SPLIT, "metric": None}) is None
+    # Programs that open links convert nothing
+    by_program = """event = 'email_clicked', generated = 1, data = '{"verdict": "machine"}'"""
+    transactions.write(run, f"UPDATE event SET {by_program}")
+    clicked = split_sample.estimate(home.account_id, flow.id, {**flow.steps[0], "event_name": "email_clicked"})
+    assert clicked is not None and not clicked.is_measured
