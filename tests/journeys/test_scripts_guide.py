@@ -103,7 +103,8 @@ def test_recipes_run_as_written(server: Server, api: Client, reader: Path) -> No
     assert [row["data"] for row in events] == [{"product": "Rye bread", "pieces": 40}]
     assert "verified" in follow("back-up-every-night")
     assert len(list(reader.glob("campanero-*.tar.gz"))) == 1
-    captured = api.get("/capture").json[0]
+    # Two emails left at once, and the recipient of the next recipe must not be suppressed
+    captured = next(row for row in api.get("/capture").json if row["to"] != "anna@example.org")
     api.post(f"/capture/{captured['id']}/simulate", {"action": "bounce"}).expect(200)
     follow("get-an-alert-about-bounces")
     alert = api.get("/messages", to="ops@example.com").json[0]
