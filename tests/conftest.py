@@ -233,6 +233,13 @@ def smtp_server() -> Iterator[SmtpServer]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def relay() -> Iterator[SmtpServer]:
+    """Yield an SMTP server without faults, shared by the tests of a module."""
+    with SmtpServer() as running:
+        yield running
+
+
 @pytest.fixture
 def dns() -> Iterator[DnsServer]:
     """Yield a DNS server without records, for `fresh_server(env=dns.env)`."""

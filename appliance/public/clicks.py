@@ -80,7 +80,7 @@ class HitRecorder:
         """Record a hit, and return a future of its message with the target of the link.
 
         `account_id` is the account whose public address the request names: a message of another account does not exist
-        there, so that nobody can make links at the address of others lead to pages of their own. It is None for the
+        there, so that the address of one account never redirects to a link of another one. It is None for the
         installation's address.
 
         The future completes when the hit is stored, or, after MAX_WAIT_SECONDS, as soon as the target is known. The

@@ -33,13 +33,6 @@ def attachment(name: str, content: bytes, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def relay() -> Iterator[SmtpServer]:
-    """Yield the SMTP server that all tests of the module send to."""
-    with SmtpServer() as smtp:
-        yield smtp
-
-
-@pytest.fixture(scope="module")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
     """Return the clock of the server."""
     return TestClock(tmp_path_factory.mktemp("clock") / "offset")

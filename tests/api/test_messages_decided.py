@@ -15,13 +15,6 @@ HOLD = {"CAMPANERO_EMAIL__IN_DOUBT": "hold"}
 
 
 @pytest.fixture(scope="module")
-def relay() -> Iterator[SmtpServer]:
-    """Yield the SMTP server of the module; each test has addresses of its own."""
-    with SmtpServer() as smtp:
-        yield smtp
-
-
-@pytest.fixture(scope="module")
 def server(relay: SmtpServer) -> Iterator[Server]:
     """Yield a server that sends through the relay and holds uncertain messages."""
     with Server(relay=relay.port, env=HOLD).set_up() as running:

@@ -15,13 +15,6 @@ FINAL = ("sent", "skipped", "failed")
 
 
 @pytest.fixture(scope="module")
-def relay() -> Iterator[SmtpServer]:
-    """Yield the SMTP server that all tests of the module send to."""
-    with SmtpServer() as smtp:
-        yield smtp
-
-
-@pytest.fixture(scope="module")
 def server(relay: SmtpServer) -> Iterator[Server]:
     """Yield a server that sends through the relay."""
     with Server(relay=relay.port).set_up() as running:

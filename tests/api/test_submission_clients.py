@@ -17,13 +17,6 @@ SENDER = "shop@bakery.example"
 
 
 @pytest.fixture(scope="module")
-def relay() -> Iterator[SmtpServer]:
-    """Yield the SMTP server that all messages leave through."""
-    with SmtpServer() as smtp:
-        yield smtp
-
-
-@pytest.fixture(scope="module")
 def ports() -> Ports:
     """Return the ports of SMTP submission."""
     return Ports()

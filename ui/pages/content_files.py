@@ -39,7 +39,7 @@ log = logging.getLogger("campanero.content")
 
 T = TypeVar("T")
 State = Literal["checking", "checked", "importing", "done", "failed"]
-# A check that nobody applied is forgotten after this time.
+# A check that is not applied expires after this time.
 _MAX_AGE_MS = 60 * 60 * 1000
 _MAX_JOBS = 20
 _BLOCK_BYTES = 1_048_576

@@ -1,6 +1,6 @@
 """HTTP connections to a store that end if the other side sends or takes too little, however regularly.
 
-The timeouts of httpx begin anew with each byte, so a server that sends one now and then would hold a thread for days.
+Each byte restarts the timeouts of httpx, so a server that sends a byte now and then would hold a thread for days.
 """
 
 import ssl

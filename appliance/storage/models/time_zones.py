@@ -16,7 +16,7 @@ class ContactZone(Table):
     """The time zone of a contact, stored so that the audience of a campaign is fixed without computing it.
 
     It is that of `audience.time_zones`. A row that the triggers below have marked, and a contact without a row, is
-    computed anew by `audience.stored_zones`.
+    computed by `audience.stored_zones`.
     """
 
     contact = ForeignKeyField(Contact, primary_key=True, on_delete="CASCADE")
