@@ -76,7 +76,7 @@ def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
     campaigns = _pause_campaigns(until) if has_unknown else []
     flows = _pause_flows(until, has_unknown)
     _skip_ids()
-    return Held(_count_held(), campaigns, flows, is_exact)
+    return Held(count_held(), campaigns, flows, is_exact)
 
 
 def has_all_blocks(lease: LeaseRecord, heartbeat_ms: int) -> bool:
@@ -147,7 +147,8 @@ def _skip_ids() -> None:
         sql.reserve_ids(table, max(0, target - last))
 
 
-def _count_held() -> list[HeldCampaign]:
+def count_held() -> list[HeldCampaign]:
+    """Return how many messages of each campaign are held now: fewer after the journal has said which of them left."""
     counts = rows(
         "SELECT m.account_id, coalesce(m.campaign_id, 0), max(c.name), count(*) FROM message m LEFT JOIN campaign c "
         "ON c.id = m.campaign_id WHERE m.status = 'uncertain' AND m.error_text = ? GROUP BY 1, 2 ORDER BY 1, 2",

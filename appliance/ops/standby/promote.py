@@ -268,6 +268,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
         since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
         lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
         replay.replay_journal(line for line in lines if isinstance(line, JournalLine))
+        held = held._replace(messages=holding.count_held())
         epoch = records.load_node(directory).epoch if config.current().lease.store else None
         transactions.write(holding.record_promotion, epoch, held)
         sql.truncate_wal()
