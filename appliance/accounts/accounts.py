@@ -87,6 +87,7 @@ _MAX_HINT_LANGUAGES = 20  # the maximum number of translations of a template, to
 
 
 MAX_CONTROL_SHARE = 0.5
+MAX_ATTRIBUTION_DAYS = 90
 
 
 class AccountWrite(Struct):
@@ -206,6 +207,17 @@ class AccountWrite(Struct):
             ),
         ]
         | None
+        | UnsetType
+    ) = UNSET
+    attribution_days: (
+        Annotated[
+            int,
+            Meta(ge=1, le=MAX_ATTRIBUTION_DAYS),
+            Meta(
+                description="attribution window: for how many days after a click orders and other custom events count "
+                "as its result; in a replay of a flow, after a message"
+            ),
+        ]
         | UnsetType
     ) = UNSET
     utm: (

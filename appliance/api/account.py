@@ -206,6 +206,13 @@ class Account(Struct):
         Annotated[float, Meta(description="share of contacts who get no campaigns, to be measured; null for none")]
         | None
     )
+    attribution_days: Annotated[
+        int,
+        Meta(
+            description="attribution window: for how many days after a click orders and other custom events count as "
+            "its result"
+        ),
+    ]
     utm: (
         Annotated[schemas.Utm, Meta(description="UTM parameters of the links in campaigns and flows; null for none")]
         | None

@@ -475,7 +475,6 @@ def _get_mean(shares: list[float]) -> float | None:
 
 # Conversions: events that the account's own programs submitted after a click, such as orders or bookings.
 
-_WEEK_MS = 7 * clock.DAY_MS
 _CONVERSIONS = (
     "SELECT e.event, count(DISTINCT m.id), total(e.amount) FROM message m INDEXED BY message_clicked "
     "JOIN event e ON e.contact_id = m.contact_id AND e.created_at >= m.clicked_at AND e.created_at < m.clicked_at + ? "
@@ -493,11 +492,11 @@ class Conversion(NamedTuple):
     amount: float
 
 
-def list_conversions(campaign: Campaign) -> list[Conversion]:
-    """Return up to three events that most people caused within a week after they clicked, most people first.
+def list_conversions(campaign: Campaign, window_days: int) -> list[Conversion]:
+    """Return up to three events that most people caused within `window_days` days after they clicked.
 
-    Events that the service itself records, and test events, do not count. Cached for at least five seconds.
+    Those of most people come first. Events that the service itself records, and test events, do not count. Cached for
+    at least five seconds.
     """
-    return _conversion_cache.get(
-        campaign.id, lambda: [Conversion(*row) for row in rows(_CONVERSIONS, (_WEEK_MS, campaign.id))]
-    )
+    values = (window_days * clock.DAY_MS, campaign.id)
+    return _conversion_cache.get(values, lambda: [Conversion(*row) for row in rows(_CONVERSIONS, values)])

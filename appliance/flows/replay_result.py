@@ -20,7 +20,6 @@ from appliance.flows.steps import BY_TYPE
 from appliance.storage.database import connection
 
 # An order is counted for the messages that its contact got so many days before.
-ORDER_DAYS = 5
 MAX_SAMPLE, MAX_ROWS, MAX_ORDERS, MAX_SHOWN = 50, 100_000, 1_000_000, 200
 # An event that was recorded for the first time so long after the start was missing in the time before.
 _MISSING_MS = 2 * clock.DAY_MS
@@ -81,7 +80,7 @@ class ReplayStep(Struct):
 
 
 class ReplayOrders(Struct):
-    """Orders that followed a message by at most `ORDER_DAYS` days, with the sum of their amounts."""
+    """Orders that followed a message within the attribution window, with the sum of their amounts."""
 
     orders: Annotated[int, Meta(description="number of orders")] = 0
     people: Annotated[int, Meta(description="contacts who ordered")] = 0
@@ -143,6 +142,7 @@ class ReplayResult(Struct):
         ReplayOrders,
         Meta(description="orders that followed a message of the live version that the draft would not have sent"),
     ] = field(default_factory=ReplayOrders)
+    order_days: Annotated[int, Meta(description="for how many days after a message orders count")] = 5
     steps: Annotated[list[ReplayStep], Meta(description="steps of both versions with their counts")] = field(
         default_factory=list
     )
@@ -176,10 +176,14 @@ class PersonRow(NamedTuple):
 
 
 class OrderInput(NamedTuple):
-    """Which events count as orders (None: each with an amount), and the price of a part of an SMS, if it is known."""
+    """Which events count as orders (None: each with an amount) and for how many days after a message.
+
+    `sms_price` is the price of a part of an SMS, if it is known.
+    """
 
     account_id: int
     event: str | None
+    days: int
     sms_price: float | None
 
 
@@ -195,6 +199,7 @@ def build_result(
         gained, lost, changed,
     )  # fmt: skip
     _add_orders(result, feed, draft, live, orders)
+    result.order_days = orders.days
     result.steps = list(_build_steps(draft, live))
     people.sort(key=lambda row: (row.change == "same", row.contact_id))
     result.sample = _build_sample(people)
@@ -300,8 +305,8 @@ def _add_orders(
     for contact_id, at, amount in connection().execute(sql, parameters):
         if contact_id not in contacts:
             continue
-        has_draft = _follows(draft_times.get(contact_id), at)
-        has_live = _follows(live_times.get(contact_id), at)
+        has_draft = _follows(draft_times.get(contact_id), at, orders.days)
+        has_live = _follows(live_times.get(contact_id), at, orders.days)
         for people, count, applies in zip(
             buyers,
             (result.orders, result.orders_gained, result.orders_lost),
@@ -323,12 +328,12 @@ def _list_times(outcome: ReplayOutcome | None) -> Mapping[int, list[int]]:
     return times
 
 
-def _follows(times: list[int] | None, at: int) -> bool:
-    """Return whether the last of the ascending times up to `at` is at most `ORDER_DAYS` days before it."""
+def _follows(times: list[int] | None, at: int, days: int) -> bool:
+    """Return whether the last of the ascending times up to `at` is at most `days` days before it."""
     if not times:
         return False
     index = bisect_right(times, at)
-    return index > 0 and at - times[index - 1] <= ORDER_DAYS * clock.DAY_MS
+    return index > 0 and at - times[index - 1] <= days * clock.DAY_MS
 
 
 # -- steps and warnings ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from appliance.accounts import accounts
 from appliance.audience.segments.condition_budget import ConditionsTooSlow
 from appliance.core import clock, crypto, signals
 from appliance.core.errors import Conflict, Faults, NotFound
@@ -419,7 +420,8 @@ def run_replay(row: models.FlowReplay, report: Callable[[float], None]) -> tuple
 
         outcomes.append(FlowReplay(flow, version, feed, interval_ms, row.seed, report_part).run())
     live_outcome = outcomes[-1] if live is not None else None
-    orders = OrderInput(row.account_id, row.order_event, row.sms_price)
+    days = accounts.get(row.account_id).attribution_days
+    orders = OrderInput(row.account_id, row.order_event, days, row.sms_price)
     result, people = replay_result.build_result(feed, outcomes[0], live_outcome, orders, is_changed)
     rounded_ms = interval_ms if resolution_ms < FREE_MS else 0
     result.warnings = replay_result.list_warnings(feed, result, outcomes[0], whole, rounded_ms)

@@ -417,6 +417,13 @@ def _public_urls(handle: Any) -> None:
         database.create_tables([models.AccountHost], safe=False)
 
 
+def _attribution_days(handle: Any) -> None:
+    """Let an account choose how long an order counts as the result of a click: before, this was always a week."""
+    columns = {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}
+    if "attribution_days" not in columns:
+        handle.execute("ALTER TABLE account ADD COLUMN attribution_days INTEGER NOT NULL DEFAULT 7")
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -440,6 +447,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _roles,
     _contact_zones,
     _public_urls,
+    _attribution_days,
 )  # fmt: skip
 
 

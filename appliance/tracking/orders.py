@@ -1,6 +1,7 @@
 """Orders that follow a click: events with an amount that the account's own programs submitted.
 
-An order counts if its contact clicked in a message at most `WINDOW_DAYS` days before, as in the report of a campaign.
+An order counts if its contact clicked in a message within the account's attribution window before it, as in the report
+of a campaign.
 Clicks of machines and test messages do not count.
 """
 
@@ -12,8 +13,6 @@ from appliance.core import clock
 from appliance.core.cache import CostAwareCache
 from appliance.storage.database import fetch_one, rows
 
-WINDOW_DAYS = 7
-_WINDOW_MS = WINDOW_DAYS * clock.DAY_MS
 _IS_ORDER = "e.amount IS NOT NULL AND e.generated = 0 AND e.test = 0"
 # An order after several clicks is one order.
 _ORDERS_OF_FLOWS = (
@@ -45,28 +44,29 @@ _flow_cache: CostAwareCache[dict[int, OrderTotals]] = CostAwareCache(min_age_sec
 _account_cache: CostAwareCache[OrderTotals] = CostAwareCache(min_age_seconds=30, min_cost_seconds=0.005)
 
 
-def count_by_flow(flow_ids: Sequence[int]) -> dict[int, OrderTotals]:
-    """Return the orders that followed a click in a message of each flow; flows without orders are left out.
+def count_by_flow(flow_ids: Sequence[int], window_days: int) -> dict[int, OrderTotals]:
+    """Return the orders at most `window_days` days after a click in a message of each flow, for flows with orders.
 
     A count that takes long is cached.
     """
-    ids = json.dumps(sorted(flow_ids))
+    values = (window_days * clock.DAY_MS, json.dumps(sorted(flow_ids)))
 
     def count() -> dict[int, OrderTotals]:
-        return {row[0]: OrderTotals(*row[1:]) for row in rows(_ORDERS_OF_FLOWS, (_WINDOW_MS, ids))}
+        return {row[0]: OrderTotals(*row[1:]) for row in rows(_ORDERS_OF_FLOWS, values)}
 
-    return _flow_cache.get(ids, count)
+    return _flow_cache.get(values, count)
 
 
-def count_after_emails(account_id: int, days: int) -> OrderTotals:
-    """Return the orders of the last `days` days that followed a click in an email of an account.
+def count_after_emails(account_id: int, days: int, window_days: int) -> OrderTotals:
+    """Return the orders of the last `days` days that came at most `window_days` days after a click in an email.
 
     A count that takes long is cached.
     """
 
     def count() -> OrderTotals:
         since = clock.now_ms() - days * clock.DAY_MS
-        row = fetch_one(_ORDERS_AFTER_EMAILS, {"account": account_id, "since": since, "window": _WINDOW_MS})
+        values = {"account": account_id, "since": since, "window": window_days * clock.DAY_MS}
+        row = fetch_one(_ORDERS_AFTER_EMAILS, values)
         return OrderTotals(*row) if row is not None else NO_ORDERS
 
-    return _account_cache.get((account_id, days), count)
+    return _account_cache.get((account_id, days, window_days), count)

@@ -54,8 +54,8 @@ def test_usual_results_average_the_earlier_campaigns(home: Home) -> None:
     ) == (2, 0.75, 0.25, 0)
 
 
-def test_conversions_follow_a_click_within_a_week(home: Home) -> None:
-    """Custom events within a week after a click count, once for each contact; earlier and later ones do not."""
+def test_conversions_follow_a_click_within_the_window(home: Home) -> None:
+    """Custom events within the window after a click count, once for each contact; earlier and later ones do not."""
     number = send_campaign(home, 3, 3, 2)
     ids = [row[0] for row in rows("SELECT contact_id FROM message WHERE clicked_at NOT NULL")]
     sql = (
@@ -68,7 +68,9 @@ def test_conversions_follow_a_click_within_a_week(home: Home) -> None:
     for contact_id, event, at in [*placed, (ids[0], "seen", 1), (ids[1], "late", late)]:
         transactions.write(run, sql, (home.account_id, contact_id, event, at))
 
-    assert results.list_conversions(store.get(home.account_id, number)) == [results.Conversion("order_placed", 2, 60.0)]
+    campaign = store.get(home.account_id, number)
+    assert results.list_conversions(campaign, 7) == [results.Conversion("order_placed", 2, 60.0)]
+    assert results.list_conversions(campaign, 9)[1:] == [results.Conversion("late", 1, 20.0)]
     # Home counts the same orders of the account by the events of clicks, but not after a click of a machine.
     clicks = (
         "INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, "
@@ -77,7 +79,7 @@ def test_conversions_follow_a_click_within_a_week(home: Home) -> None:
     )
     for verdict, total in (("machine", (0, 0.0)), ("human", (3, 60.0))):
         transactions.write(run, clicks, (f'{{"verdict":"{verdict}"}}',))
-        assert orders.count_after_emails(home.account_id, 30) == total
+        assert orders.count_after_emails(home.account_id, 30, 7) == total
 
 
 def test_last_action_names_the_user_or_the_service(home: Home) -> None:

@@ -46,7 +46,7 @@ message | integer id account_id attempts | integer? contact_id campaign_id flow_
     date-time created_at updated_at | string? to from reply_to subject skip_reason source_name provider_id
     idempotency_key internet_message_id | date-time? next_attempt_at sent_at delivered_at opened_at clicked_at
     bounced_at
-account | integer id | string base_url public_url version name time_zone locale privacy_ip |
+account | integer id attribution_days | string base_url public_url version name time_zone locale privacy_ip |
     date-time created_at updated_at |
     string? email_from_name email_from_email email_reply_to sms_from stop_reason sms_opt_out_hint | object?
     frequency_cap sms_quiet_hours marketing_calendar utm | boolean can_send using_sandbox domain_verified

@@ -13,7 +13,7 @@ from tests.kit.browser import Problems, lent_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.html_page import HtmlPage, select, text_of
-from tests.kit.recipients import create_list
+from tests.kit.recipients import create_list, send_campaign, wait_until_completed
 from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -296,3 +296,22 @@ def test_the_control_group_of_the_account(user: ScriptlessBrowser, api: Client) 
     page.fill(share, "")
     assert page.press("Save").value(share) == ""
     assert api.get("/account").expect(200)["control_share"] is None
+
+
+def test_the_attribution_window_of_the_account(user: ScriptlessBrowser, api: Client) -> None:
+    """Reports say and use for how many days after a click orders count; the limits are from 1 to 90."""
+    page, days = HtmlPage(user, "/settings/consent"), "Days after a click"
+    assert page.value(days) == "7"
+    for wrong in ("0", "91", "a week", "9" * 5_000):
+        page.fill(days, wrong)
+        page = page.press("Save")
+        assert "from 1 to 90" in text_of(page.one("#f-attribution-days-err"))
+    page.fill(days, "14")
+    assert page.press("Save").value(days) == "14"
+    assert api.get("/account").expect(200)["attribution_days"] == 14
+    path = send_campaign(api, create_list(api, 1, "window"))
+    wait_until_completed(api, path)
+    assert "within 14 days of a click" in HtmlPage(user, path).text
+    errors = api.patch("/account", {"attribution_days": 0}).expect(422)["validation_errors"]
+    assert errors.keys() == {"attribution_days"}
+    api.patch("/account", {"attribution_days": 7}).expect(200)

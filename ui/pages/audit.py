@@ -188,6 +188,7 @@ _FIELD_LABELS = {
     "block_on_missing_variable": gettext_noop("Require a value for every merge tag"),
     "transactional_allowed": gettext_noop("Allow transactional messages"),
     "frequency_cap": gettext_noop("Frequency cap"), "control_share": gettext_noop("Control group"),
+    "attribution_days": gettext_noop("Attribution window"),
     "utm": gettext_noop("UTM parameters"),
     "marketing_calendar": gettext_noop("Allowed times for marketing email"),
     "sms_opt_out_hint": gettext_noop("Opt-out text"),

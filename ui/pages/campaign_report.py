@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
+from appliance.accounts import accounts, audit
 from appliance.campaigns import (
     content,
     experiment_results,
@@ -178,6 +178,7 @@ def list_funnel_steps(
     stats: dict[str, int],
     usual: UsualResults | None,
     conversions: Sequence[Conversion],
+    window_days: int,
 ) -> list[FunnelStep]:
     """Return the steps of the funnel: delivered, opened, clicked, and each conversion.
 
@@ -203,10 +204,11 @@ def list_funnel_steps(
         items.append(FunnelStep(gettext("Clicks"), clicked, total, f"{to}clicked=people",
                          usual.clicked if usual else None, description=_share_of(clicked, figures, total)))  # fmt: skip
     for conversion in conversions:
-        note = gettext("within 7 days of a click")
+        note = ngettext("within %(num)s day of a click", "within %(num)s days of a click", window_days)
         if conversion.amount:
             amount = formats.number(round(conversion.amount))
-            note = gettext("worth %(amount)s, within 7 days of a click", amount=amount)
+            note = ngettext("worth %(amount)s, within %(num)s day of a click",
+                            "worth %(amount)s, within %(num)s days of a click", window_days, amount=amount)  # fmt: skip
         items.append(FunnelStep(labels.event(conversion.event)[2], conversion.people, total, note=note,
                          description=_share_of(conversion.people, figures, total)))  # fmt: skip
     return items
@@ -471,16 +473,17 @@ def _load_overview(campaign: Any, figures: CampaignReport, by: str) -> dict[str,
     """Return the values of the overview. Its sums come from `campaign.stats`, as in the progress of sending."""
     stats = campaign.stats
     usual = results.find_usual_results(campaign)
-    conversions = results.list_conversions(campaign) if figures.tracking else []
+    window_days = accounts.get(campaign.account_id).attribution_days
+    conversions = results.list_conversions(campaign, window_days) if figures.tracking else []
     silent, deleted = results.count_non_openers(campaign, _count_delivered(stats), figures.opens.people.count)
     test = experiment_results.get_result(campaign.account_id, campaign.id) if campaign.setup is not None else None
     return {
         "test": test, "test_words": experiment_words.describe(test, campaign) if test is not None else None,
         "series": repeat_views.build(campaign), "series_source": repeat_views.find_series(campaign),
         "silent": silent, "silent_deleted": deleted,
-        "by": by, "usual": usual, "after": conversions, "reached": _count_delivered(stats),
+        "by": by, "usual": usual, "after": conversions, "window_days": window_days, "reached": _count_delivered(stats),
         "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),
-        "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),
+        "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions, window_days),
         "columns": charts.build_columns(figures.over_time, by), "is_long": charts.has_daily_buckets(figures.over_time),
         "summary": summarize_timeline(campaign, figures.over_time),
         "top_links": list_top_links(campaign.id, figures), "bare_links": content.list_bare_links(campaign),

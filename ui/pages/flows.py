@@ -69,7 +69,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         rows = list(table.results.rows)
         draft = {row.id: drafts.build_draft(row) for row in rows}
         starts = {row.id: flow_tree.describe_trigger(visit.account_id, draft[row.id].trigger) for row in rows}
-        sold = orders.count_by_flow([row.id for row in rows])
+        sold = orders.count_by_flow([row.id for row in rows], visit.account.attribution_days)
         return {"stats": report.load_stats(rows), "starts": starts, "orders": sold}
 
     context = await fetch(read)

@@ -138,7 +138,8 @@ def _load_home(visit: Visit, account: Any) -> dict[str, Any]:
         "limits": _list_rates(health),
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
         "done_rows": done_rows, "results": results.list_results(done_rows),
-        **_load_live_flows(account_id), "orders": orders.count_after_emails(account_id, _ORDER_DAYS),
+        **_load_live_flows(account),
+        "orders": orders.count_after_emails(account_id, _ORDER_DAYS, account.attribution_days),
         "attention": sorted(
             [*_list_approvals(visit), *_list_problems(account_id, health), *_list_versions(visit)],
             key=lambda problem: problem[0] != "bad",
@@ -147,12 +148,12 @@ def _load_home(visit: Visit, account: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _load_live_flows(account_id: int) -> dict[str, Any]:
+def _load_live_flows(account: Any) -> dict[str, Any]:
     """Return the template context of the live flows, those that changed last first."""
-    rows = list(flows.list_flows(account_id, FlowQuery(limit=_MAX_ROWS, status="active"), "-updated").rows)
+    rows = list(flows.list_flows(account.id, FlowQuery(limit=_MAX_ROWS, status="active"), "-updated").rows)
     return {
         "live_flows": rows, "flow_stats": flow_report.load_stats(rows),
-        "flow_orders": orders.count_by_flow([row.id for row in rows]),
+        "flow_orders": orders.count_by_flow([row.id for row in rows], account.attribution_days),
     }  # fmt: skip
 
 

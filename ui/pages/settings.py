@@ -188,6 +188,7 @@ _CONSENT_PARTS = FormParts(
     FormPart(gettext_noop("IP addresses"), ("privacy_ip",)),
     FormPart(gettext_noop("Frequency cap"), ("cap_messages", "cap_days")),
     FormPart(gettext_noop("Control group"), ("control_share",)),
+    FormPart(gettext_noop("Attribution window"), ("attribution_days",)),
     FormPart(gettext_noop("UTM parameters"), tuple(utm_forms.FIELDS.values())),
     FormPart(
         gettext_noop("Allowed times for marketing email"),
@@ -218,7 +219,7 @@ def _build_consent_form(account: Any) -> Form:
         "cap_days": str(cap.get("days", "")), "quiet_from": quiet.get("from", ""), "quiet_to": quiet.get("to", ""),
         "sms_opt_out_hint": account.sms_opt_out_hint or "",
         "control_share": f"{round(account.control_share * 100, 2):g}" if account.control_share else "",
-        **utm_forms.build_values(account.utm),
+        "attribution_days": str(account.attribution_days), **utm_forms.build_values(account.utm),
         "sms_opt_out_hints": "\n".join(f"{tag}: {hint}" for tag, hint in account.sms_opt_out_hints.items()),
         **_build_calendar_fields(account.marketing_calendar or {}),
     })  # fmt: skip
@@ -259,6 +260,16 @@ def _read_control_share(form: Form) -> float | None:
     return share or None
 
 
+def _read_days(form: Form) -> int:
+    """Return the days of the attribution window; those that are no whole number of the limits get an error."""
+    limit = accounts.MAX_ATTRIBUTION_DAYS
+    text = form["attribution_days"]
+    days = int(text) if text.isdecimal() and len(text) < 9 else 0
+    if not 1 <= days <= limit:
+        form.add_error("attribution_days", gettext("Enter a whole number from 1 to %(limit)s.", limit=limit))
+    return days
+
+
 def _read_hints(form: Form) -> dict[str, str]:
     """Return the opt-out texts by language tag, from lines such as `de: STOP zum Abmelden`."""
     hints = {}
@@ -284,6 +295,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
         "sms_opt_out_hints": _read_hints(form),
         **({"utm": utm_forms.read_values(form)} if "utm_source" in form.values else {}),
         **({"control_share": _read_control_share(form)} if "control_share" in form.values else {}),
+        **({"attribution_days": _read_days(form)} if "attribution_days" in form.values else {}),
         "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", is_pair_required=True),
         "sms_quiet_hours": _read_pair(form, "quiet_from", "from", "quiet_to", "to"),
         "marketing_calendar": _read_calendar(form),

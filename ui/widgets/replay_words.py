@@ -9,7 +9,6 @@ from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, ngettext
 from appliance.flows import replays, triggers
 from appliance.flows.replay_result import (
-    ORDER_DAYS,
     ReplayMessage,
     ReplayOrders,
     ReplayResult,
@@ -151,7 +150,9 @@ def list_rows(result: ReplayResult) -> list[Row]:
             ("live", gettext("Still in the flow")),
         )
     ]  # fmt: skip
-    label = ngettext("Orders within %(num)s day of a message", "Orders within %(num)s days of a message", ORDER_DAYS)
+    label = ngettext(
+        "Orders within %(num)s day of a message", "Orders within %(num)s days of a message", result.order_days
+    )
     before = result.orders.orders - result.orders_gained.orders + result.orders_lost.orders
     live_orders = None if live is None else i18n.format_number(before)
     return [*rows, Row(label, i18n.format_number(result.orders.orders), live_orders)]

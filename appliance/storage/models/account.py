@@ -31,6 +31,8 @@ class Account(Table):
     privacy_ip = TextField(default="truncated")
     control_share = FloatField(null=True)  # the share of contacts who get no campaigns, to be measured
     control_seed = IntegerField(null=True)  # draws them; set with the first share and never changed
+    # An order counts as the result of a click for so many days.
+    attribution_days = IntegerField(default=7, constraints=[SQL("DEFAULT 7")])
     utm = Json(null=True)  # the UTM parameters of links in campaigns and flows (`content.designs.utm.Utm`)
     agents_stopped_at = Time(null=True)  # since when all agents are stopped
     password_sign_in = BooleanField(default=True)  # whether a password is enough to sign in (beside OpenID Connect)

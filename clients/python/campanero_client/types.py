@@ -103,6 +103,9 @@ class Account(TypedDict):
     control_share: float | None
     """Share of contacts who get no campaigns, to be measured; null for none."""
 
+    attribution_days: int
+    """Attribution window: for how many days after a click orders and other custom events count as its result."""
+
     utm: Utm | None
     """UTM parameters of the links in campaigns and flows; null for none."""
 
@@ -208,6 +211,11 @@ class AccountWrite(TypedDict):
     control_share: NotRequired[float | None]
     """Share of contacts who get no campaigns, so that all campaigns together can be measured; null for none. A
     larger share only adds contacts.
+    """
+
+    attribution_days: NotRequired[int]
+    """Attribution window: for how many days after a click orders and other custom events count as its result; in a
+    replay of a flow, after a message.
     """
 
     utm: NotRequired[UtmWrite | None]
@@ -6767,7 +6775,7 @@ class ReplayMessage(TypedDict):
 
 
 class ReplayOrders(TypedDict):
-    """Orders that followed a message by at most `ORDER_DAYS` days, with the sum of their amounts."""
+    """Orders that followed a message within the attribution window, with the sum of their amounts."""
 
     orders: NotRequired[int]
     """Number of orders."""
@@ -6855,6 +6863,9 @@ class ReplayResult(TypedDict):
 
     orders_lost: NotRequired[ReplayOrders]
     """Orders that followed a message of the live version that the draft would not have sent."""
+
+    order_days: NotRequired[int]
+    """For how many days after a message orders count."""
 
     steps: NotRequired[list[ReplayStep]]
     """Steps of both versions with their counts."""

@@ -65,6 +65,8 @@ export interface Account {
   frequency_cap: FrequencyCap | null;
   /** share of contacts who get no campaigns, to be measured; null for none */
   control_share: number | null;
+  /** attribution window: for how many days after a click orders and other custom events count as its result */
+  attribution_days: number;
   /** UTM parameters of the links in campaigns and flows; null for none */
   utm: Utm | null;
   /** hours in which no marketing SMS is sent; null for none */
@@ -144,6 +146,11 @@ export interface AccountWrite {
    * share only adds contacts
    */
   control_share?: number | null;
+  /**
+   * attribution window: for how many days after a click orders and other custom events count as its result; in a
+   * replay of a flow, after a message
+   */
+  attribution_days?: number;
   /** UTM parameters of the links in campaigns and flows; null for none */
   utm?: UtmWrite | null;
   /** how visitors' IP addresses are stored */
@@ -4873,7 +4880,7 @@ export interface ReplayMessage {
   reason: string | null;
 }
 
-/** Orders that followed a message by at most `ORDER_DAYS` days, with the sum of their amounts. */
+/** Orders that followed a message within the attribution window, with the sum of their amounts. */
 export interface ReplayOrders {
   /** number of orders */
   orders?: number;
@@ -4937,6 +4944,8 @@ export interface ReplayResult {
   orders_gained?: ReplayOrders;
   /** orders that followed a message of the live version that the draft would not have sent */
   orders_lost?: ReplayOrders;
+  /** for how many days after a message orders count */
+  order_days?: number;
   /** steps of both versions with their counts */
   steps?: ReplayStep[];
   /** some contacts for whom the versions differ */

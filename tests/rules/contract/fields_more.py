@@ -91,6 +91,7 @@ O approval_by_another boolean -- nobody approves of what they wrote last
 D sending_stopped boolean
 D stop_reason string?
 D frequency_cap FrequencyCap?
+O attribution_days integer -- how long an order counts as the result of a click
 O control_share number? -- contacts who get no campaigns, to be measured
 O utm Utm? -- UTM parameters of the links of campaigns and flows
 D sms_quiet_hours QuietHours?

@@ -85,6 +85,7 @@ O sms_opt_out_hints object -- the hint in other languages
 D email_from_email,email_reply_to email?
 D sending_stopped boolean
 D frequency_cap FrequencyCap?
+O attribution_days integer -- how long an order counts as the result of a click
 O control_share number? -- contacts who get no campaigns, to be measured
 O utm UtmWrite? -- UTM parameters of the links of campaigns and flows
 D sms_quiet_hours QuietHours?
