@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import apsw
 from msgspec import UNSET, Struct, convert, to_builtins
 
-from appliance.audience import stored_zones
+from appliance.audience import time_zones
 from appliance.campaigns import audience, best_hours, experiment, send_times, states
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.experiment import RowSql
@@ -108,7 +108,7 @@ def write_audience(
     try:
         if members.zone:
             parameters |= send_times.get_list_parameters(campaign)
-            members = members._replace(zone=send_times.SLOT_SQL, zone_join=stored_zones.JOIN_STORED)
+            members = members._replace(zone=send_times.SLOT_SQL, zone_join=time_zones.JOIN_STORED)
         db.execute(
             "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT, "
             "variant INTEGER, slot INTEGER)"

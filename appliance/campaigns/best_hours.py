@@ -1,6 +1,6 @@
 """The hour of the day at which a contact clicks most, by which a campaign is sent to each at an hour of their own.
 
-Clicks are counted by contact and hour on the contact's clock (`tracking/click_hours.py`): the first click on each
+Clicks are counted by contact and hour on the contact's clock (`tracking/engagement.py`): the first click on each
 message that was not by a machine. Days of the week are not told apart: that would take seven times as many clicks.
 
 A few clicks say little about a person, so the counts are shrunk towards those of all recipients of the campaign (an

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from appliance.audience import stored_zones
+from appliance.audience import time_zones as contact_zones
 from appliance.audience.time_zones import SOURCE_AND_ZONE_SQL, ZoneSource, get_account_zone, split_source
 from appliance.campaigns import audience, send_times, store, variants
 from appliance.campaigns.findings import Finding, PreflightInput
@@ -150,15 +150,15 @@ def _count_zones(campaign: Campaign, hour_sql: str, is_exact: bool) -> list[Zone
     account_zone = get_account_zone(campaign.account_id).zone.key
     expression, join, known_to = f"{SOURCE_AND_ZONE_SQL} || ' ' || {hour_sql}", "", 0
     if not masking.is_active():
-        join, known_to = stored_zones.JOIN_STORED, stored_zones.find_known_to()
+        join, known_to = contact_zones.JOIN_STORED, contact_zones.find_known_to()
         # Integers are grouped faster than texts.
-        stored = f"{stored_zones.STORED_SQL} * {_HOURS} + {hour_sql}"
+        stored = f"{contact_zones.STORED_SQL} * {_HOURS} + {hour_sql}"
         expression = f"CASE WHEN z.contact_id NOT NULL THEN {stored} ELSE {expression} END"
     counts = audience.count_by(campaign, expression, is_exact, join=join, account_zone=account_zone, known_to=known_to)
-    names, totals = stored_zones.load_names(), Counter[tuple[ZoneSource, str, int]]()
+    names, totals = contact_zones.load_names(), Counter[tuple[ZoneSource, str, int]]()
     for value, number in counts.items():
         if isinstance(value, int):
-            totals[*stored_zones.read_stored(value // _HOURS, names, account_zone), value % _HOURS] += number
+            totals[*contact_zones.read_stored(value // _HOURS, names, account_zone), value % _HOURS] += number
         else:
             zone, _, hour = value.rpartition(" ")
             totals[*split_source(zone), int(hour)] += number

@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from appliance.accounts import settings
-from appliance.audience import stored_zones
 from appliance.audience import time_zones as contact_zones
 from appliance.campaigns import best_hours
 from appliance.core import clock, time_zones
@@ -30,9 +29,9 @@ from appliance.storage.transactions import require_write_transaction
 # as `t`. `hour` is the SQL of the hour at which the contact gets it.
 JOIN_BY_ZONE = "LEFT JOIN send_time t ON t.campaign_id = :campaign AND t.time_zone = p.zone AND t.hour = {hour}"
 # While a large audience is fixed, the recipient list has a slot for each recipient: `_SLOTS` times the number of the
-# zone (`stored_zones`), plus 1 and the hour if the recipient has an hour of their own. The table `slot` has the times.
+# zone (`load_numbers`), plus 1 and the hour if the recipient has an hour of their own. The table `slot` has the times.
 _SLOTS = 32
-SLOT_SQL = f"({stored_zones.NUMBER_SQL}) * {_SLOTS}"
+SLOT_SQL = f"({contact_zones.NUMBER_SQL}) * {_SLOTS}"
 JOIN_SLOT, SLOT_TIMES = "LEFT JOIN recipient_list.slot s ON s.id = p.slot", "s.send_time, s.due_at AS local_due"
 _CREATE_SLOTS = "CREATE TABLE recipient_list.slot (id INTEGER PRIMARY KEY, send_time INTEGER, due_at INTEGER)"
 _INSERT_SLOTS = (
@@ -167,7 +166,7 @@ def store_times(campaign: Campaign) -> None:
     if campaign.local_time is None:
         return
     delete_times(campaign.id)
-    stored_zones.load_numbers()
+    contact_zones.load_numbers()
     zones = {*time_zones.list_zones(), contact_zones.get_account_zone(campaign.account_id).zone.key}
     start, hours = get_start(campaign), [(hour, get_local_time(campaign, hour)) for hour in list_hours(campaign)]
     times = [(zone, hour, find_due(text, zone, start)) for zone in sorted(zones) for hour, text in hours]
@@ -179,7 +178,7 @@ def store_times(campaign: Campaign) -> None:
 def get_list_parameters(campaign: Campaign) -> dict[str, Any]:
     """Return the parameters of `SLOT_SQL` and its join."""
     account_zone = contact_zones.get_account_zone(campaign.account_id).zone.key
-    return {"account_zone": account_zone, "known_to": stored_zones.find_known_to()}
+    return {"account_zone": account_zone, "known_to": contact_zones.find_known_to()}
 
 
 def finish_list(campaign: Campaign, listed: int) -> dict[int, int]:

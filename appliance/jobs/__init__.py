@@ -17,7 +17,7 @@ from huey import Huey
 from huey.consumer import Consumer
 
 from appliance.accounts import access, settings
-from appliance.audience import bulk_actions, mirrors, stored_zones, suppressions
+from appliance.audience import bulk_actions, mirrors, suppressions, time_zones
 from appliance.audience.segments import query_plan
 from appliance.campaigns import (
     audience_snapshot,
@@ -303,7 +303,7 @@ class Jobs:
 
     def store_zones(self) -> None:
         """Compute the time zones of contacts that have changed; return at once if another thread does."""
-        self._run_once(self._zones_lock, stored_zones.fill)
+        self._run_once(self._zones_lock, time_zones.fill)
 
     def delete_expired(self) -> None:
         """Delete expired rows, unneeded payloads and deliveries, old events, and old refused entries into flows.
@@ -500,7 +500,7 @@ def _do_each_minute() -> None:
     signals.wake("copies")  # reports problems to the owners
     if experiment.has_running() or split_tests.has_running():
         signals.wake("experiments")
-    if stored_zones.is_due():
+    if time_zones.is_due():
         signals.wake("zones")
     if send_times.is_any_sending():
         transactions.write(settings.write_heartbeat)

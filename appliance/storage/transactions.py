@@ -21,10 +21,10 @@ from appliance.core import i18n
 from appliance.core.errors import RateLimitExceeded
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.limited_process import charge_account
-from appliance.storage import journal, masking, triggers
+from appliance.storage import journal, masking
 from appliance.storage.database import close_database, connection, database, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
-from appliance.storage.writer import Writer
+from appliance.storage.writer import Writer, install_triggers
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ def transaction() -> Iterator[list[Callable[[], None]]]:
     Yields the list of functions of `after_commit`, which the caller has to call after the block.
     """
     handle = connection()
-    triggers.install(handle)
+    install_triggers(handle)
     callbacks: list[Callable[[], None]] = []
     lines: list[bytes] = []
     handle.execute("BEGIN IMMEDIATE")

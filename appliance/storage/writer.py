@@ -18,9 +18,10 @@ import apsw
 import peewee
 
 from appliance.core import limited_process, logs
-from appliance.storage import disk_guard, triggers
+from appliance.storage import disk_guard
 from appliance.storage.database import checkpoint, close_database, connection, is_log_replicated, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
+from appliance.storage.models.campaigns import ZONE_TRIGGERS
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.writer")
@@ -32,6 +33,20 @@ _CHECKPOINT_RETRY_SECONDS = 1.0
 _MAX_WRITES = 200
 _MAX_SECONDS = 0.02
 _WRITER_CACHE_KB = 4_000  # large enough that a large transaction writes each changed page only once, at its end
+_NEEDS_TRIGGERS = (
+    "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE name = 'contact_zone') "
+    "AND NOT EXISTS (SELECT 1 FROM temp.sqlite_schema WHERE type = 'trigger' AND tbl_name = 'contact')"
+)
+
+
+def install_triggers(handle: Any) -> None:
+    """Create the triggers of an apsw connection that writes, unless it has them or its database is too old for them.
+
+    They are temporary, so that a database from another place has none.
+    """
+    if handle.execute(_NEEDS_TRIGGERS).fetchall() == [(1,)]:
+        for statement in ZONE_TRIGGERS:
+            handle.execute(statement).fetchall()
 
 
 class Checkpointer:
@@ -187,7 +202,7 @@ class Writer:
         """Return the connection of the writer thread; for a new connection set the cache size and watch the log."""
         handle = connection()
         if handle is not self._watched:
-            triggers.install(handle)
+            install_triggers(handle)
             handle.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KB}").fetchall()
             self._checkpointer.watch(handle)
             self._watched = handle

@@ -3,23 +3,28 @@
 `opened_at` and `clicked_at` of a message are the times of its first hits that were not by machines. A click counts as
 an open too, even if the images were never loaded. The counts of a contact are numbers of messages, so opens and clicks
 never exceed the messages sent. SMS have no opens; the counts of a contact are for email and leave SMS out.
+
+Campaigns take the best hour of a contact from its clicks by the hour on its clock. The first click on each message
+counts, unless it was by a machine, as `clicked_at` of the message has it. The hour is that of the contact's time zone
+when the click is counted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.audience import time_zones
 from appliance.core import clock, signals
 from appliance.events import submit, user_agents
 from appliance.sending.messages import ledger
 from appliance.sending.messages.ledger import COLUMNS, LedgerRow
 from appliance.sending.messages.links import TrackedMessage
-from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
 from appliance.storage.transactions import after_commit, require_write_transaction
-from appliance.tracking import click_hours
 from appliance.tracking.bot_detection import HUMAN, MACHINE, ObservedHit, Verdict
-from appliance.tracking.click_hours import FirstClick
 
 _UPDATE_MESSAGE = "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?"
 _UPDATE_CONTACT = (
@@ -36,6 +41,19 @@ _VERIFY_CHANNEL = (
     "UPDATE channel SET verified_at = ?, updated_at = ? WHERE account_id = ? AND kind = ? AND key = ? "
     "AND contact_id = ? AND verified_at IS NULL"
 )
+_ADD_CLICK_HOURS = (
+    "INSERT INTO click_hour (contact_id, hour, clicks) SELECT value ->> 0, value ->> 1, value ->> 2 "
+    "FROM json_each(:items) WHERE true ON CONFLICT (contact_id, hour) DO UPDATE SET clicks = clicks + excluded.clicks"
+)
+_DELETE_EMPTY_HOURS = "DELETE FROM click_hour WHERE contact_id = ? AND hour = ? AND clicks <= 0"
+
+
+class FirstClick(NamedTuple):
+    """The first click of a contact on a message, at a time in Unix milliseconds."""
+
+    account_id: int
+    contact_id: int
+    at: int
 
 
 class _MessageState:
@@ -91,7 +109,7 @@ def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]
     database.executemany(_UPDATE_CONTACT, contacts)
     database.executemany(_UPDATE_LAST_INTERACTION, interactions)
     database.executemany(_VERIFY_CHANNEL, verified)
-    click_hours.add_clicks(first_clicks)
+    add_click_hours(first_clicks)
 
 
 # The events of opens and clicks, with the link, the client, and the verdict with its reason.
@@ -302,9 +320,9 @@ def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
     last_event = scalar(_LAST_EVENT, (contact_id,))
     if previous[1] != clicked:
         if previous[1] is not None:
-            click_hours.remove_click(FirstClick(message.account_id, contact_id, previous[1]))
+            remove_click_hour(FirstClick(message.account_id, contact_id, previous[1]))
         if clicked is not None:
-            click_hours.add_clicks([FirstClick(message.account_id, contact_id, clicked)])
+            add_click_hours([FirstClick(message.account_id, contact_id, clicked)])
     run(
         "UPDATE contact SET email_open_count = max(0, email_open_count + ?), "
         "email_click_count = max(0, email_click_count + ?), email_last_opened_at = ?, "
@@ -344,3 +362,29 @@ def record_reply(message_id: int, source: str) -> bool:
             (now, now, row.id, row.address_kind, row.recipient_key),
         )
     return True
+
+
+def add_click_hours(clicks: Collection[FirstClick]) -> None:
+    """Count clicks in their hours."""
+    require_write_transaction()
+    if clicks:
+        counts = Counter(_find_hours(clicks))
+        run_set(_ADD_CLICK_HOURS, [(*key, number) for key, number in counts.items()])
+
+
+def remove_click_hour(click: FirstClick) -> None:
+    """Count a click no longer, because it turned out to be by a machine."""
+    require_write_transaction()
+    for contact_id, hour in _find_hours([click]):
+        run_set(_ADD_CLICK_HOURS, [(contact_id, hour, -1)])
+        connection().execute(_DELETE_EMPTY_HOURS, (contact_id, hour))
+
+
+def _find_hours(clicks: Collection[FirstClick]) -> Iterator[tuple[int, int]]:
+    """Yield (contact id, hour on their clock) of each click of a contact that exists."""
+    for account_id in {click.account_id for click in clicks}:
+        of_account = [click for click in clicks if click.account_id == account_id]
+        zones = time_zones.find_zones(account_id, [click.contact_id for click in of_account])
+        for click in of_account:
+            if click.contact_id in zones:
+                yield click.contact_id, datetime.fromtimestamp(click.at / 1000, zones[click.contact_id].zone).hour

@@ -29,8 +29,8 @@ from appliance.core.errors import Invalid
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Campaign
-from appliance.tracking import click_hours
-from appliance.tracking.click_hours import FirstClick
+from appliance.tracking import engagement
+from appliance.tracking.engagement import FirstClick
 from tests.domain.home import BY_API, Home
 
 BY = Actor(can_send=True, can_approve=True)
@@ -106,7 +106,7 @@ DAY = "2031-12-01"
 def click(contact_id: int, account_id: int, zone: str, hour: int, times: int) -> None:
     """Count clicks of a contact at an hour of their clock."""
     at = int(datetime(2031, 11, 3, hour, 30, tzinfo=ZoneInfo(zone)).timestamp() * 1000)
-    transactions.write(click_hours.add_clicks, [FirstClick(account_id, contact_id, at)] * times)
+    transactions.write(engagement.add_click_hours, [FirstClick(account_id, contact_id, at)] * times)
 
 
 def create(home: Home, until: int = UNTIL, **test: object) -> Campaign:
@@ -260,7 +260,7 @@ def test_clicks_follow_a_merge_and_a_correction(home: Home) -> None:
     exported = collect_contact_data(home.account_id, first.id)
     assert (exported.time_zone, [(row.hour, row.clicks) for row in exported.click_hours]) == (ZONES[1], [(9, 4)])
     for _ in range(5):
-        transactions.write(click_hours.remove_click, FirstClick(home.account_id, first.id, at))
+        transactions.write(engagement.remove_click_hour, FirstClick(home.account_id, first.id, at))
     assert rows("SELECT * FROM click_hour") == []
     click(first.id, home.account_id, ZONES[1], 9, 2)
     weights = audience.weigh_hours(home.campaign(home.list_of(first.id).id), FIRST, UNTIL)

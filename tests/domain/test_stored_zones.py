@@ -4,7 +4,7 @@ import random
 import threading
 from typing import Any
 
-from appliance.audience import stored_zones, time_zones
+from appliance.audience import time_zones
 from appliance.audience.contacts import removal
 from appliance.core import time_zones as rules
 from appliance.core.errors import Invalid
@@ -19,8 +19,8 @@ PHONES = ["+4930123456", "+12125550", "+81312345", "+331234567"]
 
 def find_stored() -> dict[int, str]:
     """Return the stored zone by contact id, without those that must be computed."""
-    values = {"known_to": stored_zones.find_known_to()}
-    join = stored_zones.JOIN_STORED.removeprefix("LEFT ")
+    values = {"known_to": time_zones.find_known_to()}
+    join = time_zones.JOIN_STORED.removeprefix("LEFT ")
     stored = rows(f"SELECT c.id, z.time_zone_id FROM contact c {join}", values)
     names: dict[int, str] = dict(rows("SELECT id, name FROM time_zone"))
     account_zone = time_zones.get_account_zone(1).zone.key
@@ -52,7 +52,7 @@ def change_something(home: Home, rng: random.Random, ids: list[int]) -> None:
             ids.remove(contact_id)
             transactions.write(removal.delete, home.account_id, contact_id)
         case _:
-            transactions.write(stored_zones.fill_batch, rules.fingerprint_rules(), rng.randrange(1, 9))
+            transactions.write(time_zones.fill_batch, rules.fingerprint_rules(), rng.randrange(1, 9))
 
 
 def test_stored_zones_are_those_of_the_rule(home: Home) -> None:
@@ -70,6 +70,6 @@ def test_stored_zones_are_those_of_the_rule(home: Home) -> None:
         assert stored == {contact_id: computed[contact_id].zone.key for contact_id in stored}
         compared += len(stored)
     assert compared > 300
-    stored_zones.fill(threading.Event())
-    assert find_stored().keys() == set(ids) and not stored_zones.is_due()
+    time_zones.fill(threading.Event())
+    assert find_stored().keys() == set(ids) and not time_zones.is_due()
     assert len(set(find_stored().values())) > 2

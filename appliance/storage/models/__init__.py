@@ -32,14 +32,17 @@ from appliance.storage.models.account import (
     TeamMember,
     User,
 )
-from appliance.storage.models.agents import Proposal
 from appliance.storage.models.campaigns import (
+    ZONE_TRIGGERS,
     Campaign,
     ClickHour,
+    ContactZone,
     Experiment,
     Occurrence,
+    Proposal,
     SendTime,
     Series,
+    TimeZone,
     Variant,
 )
 from appliance.storage.models.content import (
@@ -92,7 +95,6 @@ from appliance.storage.models.message import (
     WebhookDelivery,
 )
 from appliance.storage.models.sign_in import Device, Identity, Passkey, Session, SignInProvider
-from appliance.storage.models.time_zones import ZONE_TRIGGERS, ContactZone, TimeZone
 
 ALL = (
     Account, User, TeamMember, Role, Invitation, Passkey, Device, SignInProvider, Identity, Session,

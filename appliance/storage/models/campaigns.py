@@ -1,4 +1,4 @@
-"""Tables of campaigns: their times and series, experiments and variants."""
+"""Tables of campaigns, with their times, series and experiments, of the time zones of contacts, and of proposals."""
 
 from peewee import (
     SQL,
@@ -11,7 +11,7 @@ from peewee import (
 )
 
 from appliance.storage.database import Json, Table, Time
-from appliance.storage.models.account import Account, Contact
+from appliance.storage.models.account import Account, ApiKey, Contact, User
 from appliance.storage.models.content import Template, TemplateRevision
 from appliance.storage.models.flows import Flow, Trigger
 
@@ -177,3 +177,67 @@ class Variant(Table):
 
     class Meta:
         indexes = ((("experiment", "number"), True),)
+
+
+class Proposal(Table):
+    """An act that an agent proposes and a user approves or returns (`appliance/agents/proposals.py`)."""
+
+    account = ForeignKeyField(Account, index=False)
+    key = ForeignKeyField(ApiKey, index=True)  # the agent
+    person = IntegerField(null=True)  # id of the user who created the key; counts as an author (docs/decisions.md#25)
+    kind = TextField()  # send_campaign, start_flow, change_flow, change_segment, change_template
+    subject_id = IntegerField()  # of the campaign, flow, segment or template
+    subject_name = TextField()  # as it was when the proposal was made
+    state = TextField(default="open")  # open, approved, returned, withdrawn
+    note = TextField(default="")  # the agent's reason
+    changes = Json(default=dict)  # the body of the request that is carried out on approval
+    version = TextField()  # of all that the proposal describes, when it was made
+    answer = TextField(null=True)  # the note of the user who returned it
+    decided_by = ForeignKeyField(User, null=True, on_delete="SET NULL", index=True)
+    decided_at = Time(null=True)
+    mailed_at = Time(null=True)  # when users were told by email
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "state", "created_at"), False),)
+
+
+class TimeZone(Table):
+    """The name of a time zone, so that `ContactZone` stores numbers. The rows stay when a zone no longer exists."""
+
+    name = TextField(unique=True)
+
+
+class ContactZone(Table):
+    """The time zone of a contact, stored so that the audience of a campaign is fixed without computing it.
+
+    It is that of `audience.time_zones`. A row that the triggers below have marked, and a contact without a row, is
+    computed by `fill` there.
+    """
+
+    contact = ForeignKeyField(Contact, primary_key=True, on_delete="CASCADE")
+    time_zone_id = IntegerField(null=True)  # of `TimeZone`; null: the zone of the account
+    source = IntegerField(null=True)  # where it is from: its place in `time_zones.SOURCES`; null: the account
+    is_stale = BooleanField(default=False)
+
+
+ContactZone.add_index(SQL("CREATE INDEX contact_zone_stale ON contact_zone (contact_id) WHERE is_stale"))
+# What changes the zone of a contact. Each connection that writes has these triggers (`storage/writer.py`).
+_MARK_ZONE = "UPDATE contact_zone SET is_stale = 1 WHERE contact_id"
+ZONE_TRIGGERS = (
+    "CREATE TEMP TRIGGER contact_zone_changed AFTER UPDATE OF data, country_code ON main.contact "
+    "WHEN old.country_code IS NOT new.country_code "
+    # A damaged value is no error: the contact could not be repaired
+    "OR iif(json_valid(old.data), old.data ->> '$.time_zone', '') "
+    "IS NOT iif(json_valid(new.data), new.data ->> '$.time_zone', '') "
+    f"BEGIN {_MARK_ZONE} = new.id; END",
+    "CREATE TEMP TRIGGER contact_zone_phone_added AFTER INSERT ON main.channel WHEN new.kind = 'phone' "
+    f"BEGIN {_MARK_ZONE} = new.contact_id; END",
+    "CREATE TEMP TRIGGER contact_zone_phone_changed AFTER UPDATE OF kind, key, contact_id, subscribed ON main.channel "
+    "WHEN 'phone' IN (old.kind, new.kind) AND (old.kind IS NOT new.kind OR old.key IS NOT new.key "
+    "OR old.contact_id IS NOT new.contact_id OR old.subscribed IS NOT new.subscribed) "
+    f"BEGIN {_MARK_ZONE} IN (old.contact_id, new.contact_id); END",
+    "CREATE TEMP TRIGGER contact_zone_phone_removed AFTER DELETE ON main.channel WHEN old.kind = 'phone' "
+    f"BEGIN {_MARK_ZONE} = old.contact_id; END",
+)
