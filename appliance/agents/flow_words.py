@@ -15,7 +15,7 @@ from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import format_list, gettext, gettext_noop
 from appliance.events import log
 from appliance.flows import triggers
-from appliance.flows.local_time import WEEKDAYS
+from appliance.flows.date_events import WEEKDAYS
 from appliance.flows.steps import BY_TYPE, split, split_value
 from appliance.flows.steps.base import StepField
 from appliance.flows.steps.wait import format_duration

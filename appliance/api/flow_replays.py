@@ -10,8 +10,7 @@ from appliance.api.auth import require_contacts_scope, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.schemas import Moment
 from appliance.core.clock import iso
-from appliance.exports import replays as replay_export
-from appliance.exports import streaming
+from appliance.exports import records, streaming
 from appliance.flows import replays
 from appliance.flows.replay_result import ReplayResult
 from appliance.flows.replays import ReplayRequest, State
@@ -128,5 +127,5 @@ async def export_replay_csv(request: ApiRequest) -> ApiResponse:
     name = f"flow-{request.id}-replay.csv"
     await audit.record_export(request.caller, request.account_id, name, (), len(people))
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    pieces = (lines.encode() for lines in replay_export.write_csv(request.account_id, people))
+    pieces = (lines.encode() for lines in records.write_replay_csv(request.account_id, people))
     return ApiResponse(streaming.track_progress(request.account_id, name, len(people), pieces), headers=headers)

@@ -20,10 +20,8 @@ from appliance.content.templates import variant_content
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound, Unavailable
 from appliance.core.i18n import gettext
-from appliance.events import amounts
 from appliance.events import log as event_log
 from appliance.events.log import NewEvent
-from appliance.experiments import allocation
 from appliance.experiments import assignment as assignments
 from appliance.experiments.assignment import HELD_OUT, Assignment
 from appliance.experiments.decision import Decision
@@ -32,6 +30,7 @@ from appliance.sending.messages.ledger import DUE_NOW
 from appliance.storage.database import connection, fetch_one, rows, scalar
 from appliance.storage.models import Account, Campaign, Experiment, Variant
 from appliance.storage.transactions import after_commit, require_write_transaction
+from appliance.tracking import orders
 
 log = logging.getLogger("campanero.campaigns")
 _MINUTE_MS = 60_000
@@ -95,8 +94,8 @@ def _get_next_batch_at(experiment: Experiment) -> int | None:
 def _find_typical_amount(campaign: Campaign, experiment: Experiment) -> TypicalAmount:
     """Return what a contact paid in the last 90 days, if amounts are compared and there were any."""
     if not experiment.by_amount or experiment.event is None:
-        return amounts.DEFAULT_TYPICAL
-    return amounts.find_typical_amount(campaign.account_id, experiment.event)
+        return orders.DEFAULT_TYPICAL
+    return orders.find_typical_amount(campaign.account_id, experiment.event)
 
 
 def _save(experiment: Experiment) -> None:
@@ -460,7 +459,7 @@ def find_next_step(campaign_id: int) -> NextStep | None:
         return step._replace(winner=experiment_results.find_safest(decision) + 1)
     if not is_over and experiment.next_batch_at is not None and now >= experiment.next_batch_at:
         batches = experiment_results.count_batches(campaign, setup)
-        return step._replace(weights=allocation.choose_weights(batches, len(setup.variants), experiment.by_amount))
+        return step._replace(weights=assignments.choose_weights(batches, len(setup.variants), experiment.by_amount))
     return None
 
 

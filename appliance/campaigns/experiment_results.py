@@ -14,13 +14,18 @@ from appliance.campaigns.variants import Metric, Setup
 from appliance.core import clock
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
-from appliance.events.amounts import CLAMPED_AMOUNT
 from appliance.events.listing import Moment
 from appliance.experiments.assignment import HELD_OUT, WAITING
-from appliance.experiments.decision import Decision, decide_by_amount, decide_by_rate
+from appliance.experiments.decision import (
+    ConfidenceInterval,
+    Decision,
+    ExperimentDecision,
+    decide_by_amount,
+    decide_by_rate,
+    describe_decision,
+)
 from appliance.experiments.evidence import Batches, Counts, TypicalAmount
-from appliance.experiments.holdout import measure_holdout
-from appliance.experiments.report import ConfidenceInterval, ExperimentDecision, describe_decision, to_interval
+from appliance.experiments.holdout import measure_holdout, to_interval
 from appliance.experiments.sample_size import (
     find_lift_by_amount,
     find_lift_by_rate,
@@ -29,6 +34,7 @@ from appliance.experiments.sample_size import (
 )
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Campaign, Experiment
+from appliance.tracking.orders import CLAMPED_AMOUNT
 
 _MINUTE_MS = 60_000
 

@@ -5,6 +5,15 @@ into consecutive ranges: the contacts of one range are held out, those of anothe
 only ever appended, so a change of weights applies to positions that had no group, and never moves a contact.
 The same arithmetic exists as Python (`get_group`) and as SQL (`build_group_sql`), for audiences that one statement
 writes.
+
+With an uneven allocation, later batches of a test give better variants more recipients (`choose_weights`): Thompson
+sampling, after "On the likelihood that one unknown probability exceeds another", Biometrika 25, 1933. A variant is
+chosen with the probability that it is the best. In batches, as conversions come late (Chapelle and Li, "An empirical
+evaluation of Thompson sampling", NeurIPS 2011, section 4). The probability is integrated rather than drawn, so the
+weights follow from the counts, and who gets which variant follows from the seed.
+
+The evidence stays valid, because the weights of a batch are fixed before it, and each batch is compared in itself. An
+uneven batch shows a difference more slowly: use it to lose fewer conversions during a test, not to decide sooner.
 """
 
 import hashlib
@@ -12,12 +21,20 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from appliance.experiments.evidence import Batches
+from appliance.experiments.posterior import compare, describe_amount, describe_rate, standardize_batches
+
 MAX_VARIANTS = 5
 # The groups of contacts that get no variant; variants have the numbers 1 to MAX_VARIANTS.
 HELD_OUT, WAITING = -1, 0
 # The prime 2^31 - 1. Products of two positions fit into the 64-bit integers of SQLite.
 POSITIONS = 2**31 - 1
 _COEFFICIENTS = 4
+# Each variant gets at least this share of a batch. A variant with bad luck in the beginning gets its second chance, and
+# the leader is still compared with others.
+MIN_SHARE = 0.1
+# Before each variant has as many recipients, all get the same share.
+MIN_RECIPIENTS = 100
 
 
 class Range(Struct, frozen=True):
@@ -130,3 +147,16 @@ def build_group_sql(assignment: Assignment, contact_id: str) -> str:
     cases = " ".join(f"WHEN position < {part.end} THEN {part.group}" for part in assignment.ranges)
     # SQLite computes the position once for each row only if the inner query has a LIMIT; else once for each case.
     return f"(SELECT CASE {cases} ELSE {WAITING} END FROM (SELECT {value} AS position LIMIT 1))"
+
+
+def choose_weights(batches: Batches, variants: int, is_amount: bool = False) -> tuple[float, ...]:
+    """Return the weights of the next batch, which sum up to 1, from the counts of the batches so far.
+
+    `is_amount` compares amounts per recipient, else conversion rates. Without batches all weights are equal.
+    """
+    recipients = [sum(batch[variant].recipients for batch in batches) for variant in range(variants)]
+    if min(recipients) < MIN_RECIPIENTS:
+        return (1 / variants,) * variants
+    describe = describe_amount if is_amount else describe_rate
+    chances = compare([describe(totals) for totals in standardize_batches(batches)]).chances
+    return tuple(MIN_SHARE + (1 - variants * MIN_SHARE) * chance for chance in chances)

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 from msgspec import Struct
 
-from appliance.experiments.decision import DEFAULT_ALPHA
+from appliance.experiments.decision import DEFAULT_ALPHA, ConfidenceInterval
 from appliance.experiments.evidence import Bounds, Counts, Pair, bound_rate_ratio, convert_ratio
 
 
@@ -82,3 +82,8 @@ def _compute_wilson_interval(counts: Counts, alpha: float) -> Bounds:
     width = score * math.sqrt(rate * (1 - rate) / recipients + score**2 / (4 * recipients**2))
     norm = 1 + score**2 / recipients
     return Bounds(max(0.0, (middle - width) / norm), min(1.0, (middle + width) / norm))
+
+
+def to_interval(estimate: Estimate) -> ConfidenceInterval:
+    """Return an estimate as the API shows it."""
+    return ConfidenceInterval(estimate.value, estimate.low, estimate.high)

@@ -21,6 +21,7 @@ from appliance.events import listing, log
 from appliance.events.log import EventQuery, parse_time_filters
 from appliance.exports import streaming
 from appliance.flows import runs
+from appliance.flows.replay_result import PersonRow
 from appliance.flows.runs import RunQuery
 from appliance.sending.messages.ledger import MessageQuery
 from appliance.storage.database import rows
@@ -31,6 +32,17 @@ _decode_json = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _BOOLEAN_FIELDS = frozenset(("test", "generated", "transactional"))
 _JSON_FIELDS = frozenset(("data", "tags"))
+_REPLAY_COLUMNS = (
+    "contact_id", "first_name", "last_name", "email", "phone", "step_id", "change", "draft_at", "draft_not_sent",
+    "live_at", "live_not_sent",
+)  # fmt: skip
+_REPLAY_PAGE_SIZE = 400
+_SELECT_REPLAY_CONTACTS = (
+    "SELECT c.id, c.first_name, c.last_name, "
+    "(SELECT h.value FROM channel h WHERE h.contact_id = c.id AND h.kind = 'email' ORDER BY h.id LIMIT 1), "
+    "(SELECT h.value FROM channel h WHERE h.contact_id = c.id AND h.kind = 'phone' ORDER BY h.id LIMIT 1) "
+    "FROM contact c WHERE c.account_id = ? AND c.id IN (SELECT value FROM json_each(?))"
+)
 
 
 class ExportKind(NamedTuple):
@@ -395,3 +407,28 @@ def _format_contact(contact: dict[str, Any], keys: list[str]) -> str:
         for name in _CONTACT_COLUMNS
     ]
     return streaming.format_line([*cells, *data_cells])
+
+
+def write_replay_csv(account_id: int, people: Sequence[PersonRow]) -> Iterator[str]:
+    """Yield the CSV of a replay: a header and then pages of lines, without contacts that were deleted since.
+
+    A line says what a contact would have got and when, with the draft and with the live version. `change` says how the
+    draft differs: `added`, `removed`, `moved` (another time) or `same`.
+    """
+    yield streaming.format_line(_REPLAY_COLUMNS)
+    for start in range(0, len(people), _REPLAY_PAGE_SIZE):
+        page = people[start : start + _REPLAY_PAGE_SIZE]
+        contact_ids = json.dumps(sorted({row.contact_id for row in page}))
+        contacts = {row[0]: row for row in rows(_SELECT_REPLAY_CONTACTS, (account_id, contact_ids))}
+        yield "".join(_format_replay_row(row, contacts[row.contact_id]) for row in page if row.contact_id in contacts)
+
+
+def _format_replay_row(row: PersonRow, contact: tuple[int, str | None, str | None, str | None, str | None]) -> str:
+    contact_id, first_name, last_name, email, phone = contact
+    cells = (
+        str(contact_id), streaming.format_cell(first_name), streaming.format_cell(last_name),
+        streaming.format_cell(email), streaming.format_phone(phone), str(row.step_id), row.change,
+        streaming.format_time(row.draft_at) or "", row.draft_reason or "",
+        streaming.format_time(row.live_at) or "", row.live_reason or "",
+    )  # fmt: skip
+    return streaming.format_line(cells)

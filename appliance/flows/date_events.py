@@ -4,9 +4,12 @@ A contact gets the event on its date plus the offset of the trigger in days; a y
 The trigger stores the last day that it has checked, and within a day the last contact, in the transaction that records
 the events, so that no contact gets the event twice and none is missed if the process stops. A day that is late by more
 than `limits.max_lateness` is skipped, but a day whose check has begun is finished.
+
+The moments of dates, and of hours of the day (`get_next_moment`), are here for steps that wait for them, too.
 """
 
 import logging
+from collections.abc import Collection
 from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -33,6 +36,8 @@ from appliance.storage.transactions import require_write_transaction
 log = logging.getLogger("campanero.flows")
 
 _DAY = timedelta(days=1)
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WEEK_DAYS = 7
 
 
 class DateQuery(NamedTuple):
@@ -350,3 +355,17 @@ def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: 
         )
     }
     events.record_many([event for event in events_to_record if event.contact_id in contact_ids])
+
+
+def get_next_moment(now: int, time_of_day: str, weekdays: Collection[str], zone: ZoneInfo) -> int:
+    """Return when it is `time_of_day` (`HH:MM`) next in a time zone, in Unix milliseconds; it may be `now`.
+
+    `weekdays` limits the days, unless it is empty. The hour on the clock holds when daylight saving time begins or
+    ends; an hour that the clock skips or repeats is decided as for campaigns (`time_zones.find_moment`).
+    """
+    today = datetime.fromtimestamp(now / 1000, zone).date()
+    days = [today + timedelta(days=number) for number in range(_WEEK_DAYS + 1)]
+    moments = [
+        get_due_moment(day, time_of_day, zone) for day in days if not weekdays or WEEKDAYS[day.weekday()] in weekdays
+    ]
+    return next(moment for moment in moments if moment >= now)

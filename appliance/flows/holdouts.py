@@ -18,9 +18,9 @@ from appliance.core.validation import EVENT_NAME
 from appliance.events.listing import Moment
 from appliance.experiments import assignment
 from appliance.experiments.assignment import HELD_OUT as HELD_OUT_GROUP
+from appliance.experiments.decision import ConfidenceInterval
 from appliance.experiments.evidence import Counts
-from appliance.experiments.holdout import measure_holdout
-from appliance.experiments.report import ConfidenceInterval, to_interval
+from appliance.experiments.holdout import measure_holdout, to_interval
 from appliance.flows.triggers import HELD_OUT, MACHINE_EVENT_SQL
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Flow, Trigger

@@ -1,8 +1,11 @@
-"""The HTTP request of a step: its URL, secret values and JSON body, and how merge tags are filled in.
+"""The HTTP request of a step: its URL, secret values and JSON body, how merge tags are filled in, and the response.
 
 A value is filled into a text of the decoded body, which is encoded afterwards, so that no value can change the
 structure of the JSON. Secret values are encrypted for one account and one origin (RFC 6454, 4), so that a step that
 keeps them cannot send them to another server.
+
+The step may store values of a JSON response in the contact's custom data, and in the data of the run. A path names the
+keys and positions to a value, joined with dots, as in `result.items.0.price`.
 """
 
 import base64
@@ -27,6 +30,12 @@ MAX_URL_CHARACTERS, MAX_PAYLOAD_BYTES, MAX_BODY_BYTES = 2_000, 16_384, 65_536
 # A text of the body that is nothing but one value, which keeps its type: a number stays a number.
 _ONE_VALUE = re.compile(r"\s*\{\{-?\s*([A-Za-z]\w*(?:\.\w+)*)\s*-?\}\}\s*", re.ASCII)
 _PURPOSE = "flow request secret"
+# Where the values of a response are stored.
+TO_CONTACT, TO_RUN = "save_to_contact", "save_to_run"
+MAX_RESPONSE_BYTES = 65_536
+MAX_VALUES, MAX_PATH_CHARACTERS, MAX_VALUE_BYTES = 20, 200, 4_096
+_PATH = re.compile(r"[^.\x00-\x1f]+(?:\.[^.\x00-\x1f]+)*")
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 class RequestSpec(NamedTuple):
@@ -201,3 +210,43 @@ def describe_reason(reason: str | None) -> str | None:
     if match is not None:
         return gettext("the server responded with status %(status)s", status=match[1])
     return gettext(REASONS[reason]) if reason in REASONS else None
+
+
+def find_mapping_faults(mapping: Any) -> list[tuple[str, str]]:
+    """Return (key, message) for each error of a mapping from names to paths; an empty key is the mapping itself."""
+    if not isinstance(mapping, dict):
+        return [("", gettext("is invalid"))]
+    if len(mapping) > MAX_VALUES:
+        return [("", gettext("is too long (maximum is %(max)s items)", max=MAX_VALUES))]
+    faults = []
+    for key, path in mapping.items():
+        if not _KEY.fullmatch(key):
+            faults.append((key[:64], gettext("is not a valid name")))
+        elif not isinstance(path, str) or len(path) > MAX_PATH_CHARACTERS or not _PATH.fullmatch(path):
+            faults.append((key, gettext("is invalid")))
+    return faults
+
+
+def pick_values(response: Any, props: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the values that a step chooses from a decoded response, by where they are stored and by name.
+
+    A path that leads to nothing or to null has no value. Raises ValueError for a value of more than `MAX_VALUE_BYTES`.
+    """
+    return {
+        target: {key: value for key, path in (props.get(target) or {}).items()
+                 if (value := _pick(response, path)) is not None}
+        for target in (TO_CONTACT, TO_RUN)
+    }  # fmt: skip
+
+
+def _pick(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isascii() and part.isdecimal() and len(part) < 6:
+            value = value[int(part)] if int(part) < len(value) else None
+        else:
+            return None
+    if len(msgspec.json.encode(value)) > MAX_VALUE_BYTES:
+        raise ValueError(f"{path} is too long")
+    return value

@@ -15,8 +15,7 @@ import msgspec
 from appliance.core import clock
 from appliance.flows import request_queue, request_template, versions
 from appliance.flows.request_queue import RETRYABLE_STATUSES, DueRequest, RequestOutcome
-from appliance.flows.request_template import RequestSpec, UnusableRequest
-from appliance.flows.response_values import MAX_RESPONSE_BYTES, pick_values
+from appliance.flows.request_template import MAX_RESPONSE_BYTES, RequestSpec, UnusableRequest, pick_values
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import ConnectionPool, HttpResponse, RequestFailed

@@ -24,7 +24,7 @@ from appliance.events.submit import EventWrite
 from appliance.flows import event_waits
 from appliance.flows.branches import BRANCH_KEY
 from appliance.flows.document import StepsWrite
-from appliance.flows.response_values import MAX_RESPONSE_BYTES
+from appliance.flows.request_template import MAX_RESPONSE_BYTES
 from appliance.inbound import delivery_reports, incoming_sms
 from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
 from appliance.sending.messages.links import LinkRequest, LinkResolver

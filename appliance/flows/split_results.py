@@ -17,12 +17,16 @@ from msgspec import Meta, Struct, convert
 
 from appliance.core import clock
 from appliance.core.errors import NotFound
-from appliance.events.amounts import CLAMPED_AMOUNT
 from appliance.events.listing import Moment
-from appliance.experiments.allocation import MIN_RECIPIENTS, choose_weights
-from appliance.experiments.decision import Decision, decide_by_amount, decide_by_rate
+from appliance.experiments.assignment import MIN_RECIPIENTS, choose_weights
+from appliance.experiments.decision import (
+    Decision,
+    ExperimentDecision,
+    decide_by_amount,
+    decide_by_rate,
+    describe_decision,
+)
 from appliance.experiments.evidence import Batches, Counts, TypicalAmount
-from appliance.experiments.report import ExperimentDecision, describe_decision
 from appliance.flows import split_tests
 from appliance.flows.branches import LISTED_KEY
 from appliance.flows.document import walk
@@ -31,6 +35,7 @@ from appliance.flows.triggers import MACHINE_EVENT_SQL
 from appliance.storage import disk_guard, transactions
 from appliance.storage.database import rows
 from appliance.storage.models import Flow, SplitTest
+from appliance.tracking.orders import CLAMPED_AMOUNT
 
 log = logging.getLogger("campanero.flows")
 

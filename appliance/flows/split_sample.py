@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from appliance.core import clock
-from appliance.events import amounts
 from appliance.experiments.sample_size import plan_by_amount, plan_by_rate
 from appliance.flows import split_tests
 from appliance.flows.branches import LISTED_KEY
 from appliance.flows.split_results import CONVERSION_DAYS
 from appliance.flows.triggers import MACHINE_EVENT_SQL
 from appliance.storage.database import fetch_one
+from appliance.tracking import orders
 
 # Rates that are expected without enough earlier runs, by metric.
 _ASSUMED_RATES = {split_tests.CLICKS: 0.1, split_tests.EVENT: 0.02}
@@ -69,7 +69,7 @@ def estimate(account_id: int, flow_id: int, step: dict[str, Any]) -> SplitSample
     measured = _measure_rate(flow_id, step)
     rate = min(measured or _ASSUMED_RATES[metric], _MAX_RATE)
     if metric == split_tests.EVENT and step.get("by_amount"):
-        typical = amounts.find_typical_amount(account_id, step["event_name"])
+        typical = orders.find_typical_amount(account_id, step["event_name"])
         needed = plan_by_amount(rate, typical, _PLANNED_LIFT, len(shares))
     else:
         needed = plan_by_rate(rate, _PLANNED_LIFT, len(shares))

@@ -4,7 +4,7 @@ A test starts when its step is published with a metric, and another one when the
 shares, texts and other steps leave it as it is. Once there is a winner, all runs that come to the step take its branch;
 a run that was there before keeps its own. `split_results` counts what the branches have reached.
 
-With `uneven`, better branches get more of the later contacts (Thompson sampling, `experiments/allocation.py`). The
+With `uneven`, better branches get more of the later contacts (Thompson sampling, `experiments/assignment.py`). The
 first batch has the shares of the step, and `split_results` begins another one when enough is known.
 """
 
@@ -20,12 +20,12 @@ from appliance.core import clock
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.i18n import gettext
 from appliance.core.validation import Id
-from appliance.events import amounts
 from appliance.experiments.decision import Decision
 from appliance.flows.branches import LISTED_KEY
 from appliance.storage.database import fetch_one, last_id, rows, run
 from appliance.storage.models import Flow, SplitTest
 from appliance.storage.transactions import require_write_transaction
+from appliance.tracking import orders
 
 if TYPE_CHECKING:
     from appliance.flows.steps.base import Node  # the steps import this module
@@ -93,7 +93,7 @@ def start_tests(account_id: int, flow_id: int, nodes: "Sequence[Node]") -> None:
         if row is not None:
             row.delete_instance()
         by_amount = terms["by_amount"] and terms["event_name"]
-        typical = amounts.find_typical_amount(account_id, terms["event_name"]) if by_amount else amounts.DEFAULT_TYPICAL
+        typical = orders.find_typical_amount(account_id, terms["event_name"]) if by_amount else orders.DEFAULT_TYPICAL
         SplitTest.create(
             account=account_id, flow=flow_id, action_id=node.id, terms=terms, started_at=now,
             typical_amount=to_builtins(typical), created_at=now, updated_at=now,

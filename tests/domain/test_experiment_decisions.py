@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.experiments.allocation import MIN_SHARE, choose_weights
+from appliance.experiments.assignment import MIN_SHARE, choose_weights
 from appliance.experiments.decision import (
     DEFAULT_ALPHA,
     MIN_CONVERSIONS,

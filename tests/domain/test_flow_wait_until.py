@@ -8,7 +8,7 @@ import pytest
 
 from appliance.audience import time_zones
 from appliance.core import clock
-from appliance.flows import event_waits, local_time
+from appliance.flows import date_events, event_waits
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Flow
@@ -45,23 +45,23 @@ def local_due(run_id: int, zone: ZoneInfo) -> str:
 )
 def test_the_local_hour_holds_over_both_changes_of_the_clock(now: str, expected: str) -> None:
     """09:00 is 09:00 on the clock, 22 or 24 hours later in UTC; a run that comes at 09:00 does not wait."""
-    assert local_time.get_next_moment(clock.parse(now), "09:00", (), PARIS) == clock.parse(expected)
+    assert date_events.get_next_moment(clock.parse(now), "09:00", (), PARIS) == clock.parse(expected)
 
 
 def test_an_hour_that_the_clock_skips_or_repeats() -> None:
     """02:30 is 03:00 on the day on which it is skipped, and the first 02:30 on the day on which it comes twice."""
     spring, autumn = clock.parse("2026-03-29T00:00+01:00"), clock.parse("2026-10-25T00:00+02:00")
-    assert local_time.get_next_moment(spring, "02:30", (), PARIS) == clock.parse("2026-03-29T03:00+02:00")
-    assert local_time.get_next_moment(autumn, "02:30", (), PARIS) == clock.parse("2026-10-25T02:30+02:00")
+    assert date_events.get_next_moment(spring, "02:30", (), PARIS) == clock.parse("2026-03-29T03:00+02:00")
+    assert date_events.get_next_moment(autumn, "02:30", (), PARIS) == clock.parse("2026-10-25T02:30+02:00")
     after_first = clock.parse("2026-10-25T02:10+01:00")
-    assert local_time.get_next_moment(after_first, "02:30", (), PARIS) == clock.parse("2026-10-26T02:30+01:00")
+    assert date_events.get_next_moment(after_first, "02:30", (), PARIS) == clock.parse("2026-10-26T02:30+01:00")
 
 
 def test_weekdays_limit_the_days() -> None:
     """On a Friday after the hour, the next of Friday and Monday is Monday; only Friday is in a week."""
     friday = clock.parse("2026-11-27T12:00+01:00")
-    assert local_time.get_next_moment(friday, "09:00", ("mon", "fri"), PARIS) == clock.parse("2026-11-30T09:00+01:00")
-    assert local_time.get_next_moment(friday, "09:00", ("fri",), PARIS) == clock.parse("2026-12-04T09:00+01:00")
+    assert date_events.get_next_moment(friday, "09:00", ("mon", "fri"), PARIS) == clock.parse("2026-11-30T09:00+01:00")
+    assert date_events.get_next_moment(friday, "09:00", ("fri",), PARIS) == clock.parse("2026-12-04T09:00+01:00")
 
 
 def test_the_zone_comes_from_data_then_phone_then_country_then_account(home: Home) -> None:

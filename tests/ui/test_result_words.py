@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.experiments.report import ConfidenceInterval
+from appliance.experiments.decision import ConfidenceInterval
 from appliance.flows import triggers
 from appliance.flows.holdouts import FlowHoldout
 from appliance.flows.replay_result import ReplayResult, ReplayStep, ReplayStepCounts, ReplayTotals

@@ -15,7 +15,7 @@ from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.flows import branches, document, drafts
-from appliance.flows.local_time import WEEKDAYS
+from appliance.flows.date_events import WEEKDAYS
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import format_duration
 from appliance.flows.triggers import MAX_HOLDOUT, MIN_HOLDOUT, TriggerSpec

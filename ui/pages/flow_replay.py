@@ -8,8 +8,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, audit
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, ngettext
-from appliance.exports import replays as replay_export
-from appliance.exports import streaming
+from appliance.exports import records, streaming
 from appliance.flows import drafts, replays
 from appliance.flows.replays import ReplayRequest
 from appliance.storage.transactions import commit, fetch, render
@@ -121,6 +120,6 @@ async def download_people(request: Request, visit: Visit, flow_id: int) -> HTTPR
     people = await fetch(replays.get_people, visit.account_id, flow_id)
     name = f"flow-{flow_id}-replay.csv"
     await audit.record_export(visit.actor, visit.account_id, name, (), len(people))
-    pieces = (lines.encode() for lines in replay_export.write_csv(visit.account_id, people))
+    pieces = (lines.encode() for lines in records.write_replay_csv(visit.account_id, people))
     chunks = streaming.track_progress(visit.account_id, name, len(people), pieces)
     return await view.stream_file(request, name, "text/csv; charset=utf-8", chunks)

@@ -6,7 +6,7 @@ from appliance.campaigns.experiment_results import ExperimentResult, HoldoutFigu
 from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
-from appliance.experiments.report import ConfidenceInterval
+from appliance.experiments.decision import ConfidenceInterval
 from appliance.flows.holdouts import CONVERSION_DAYS, FlowHoldout
 from appliance.flows.split_results import SplitTestResult, SplitVariant
 from appliance.storage.models import Campaign, User

@@ -5,8 +5,8 @@ from typing import Any
 from appliance.accounts import users
 from appliance.audience.segments import suggestions
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.flows.date_events import WEEKDAYS
 from appliance.flows.drafts import FlowDraft
-from appliance.flows.local_time import WEEKDAYS
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.base import StepKind
 from appliance.flows.steps.wait_until import name_weekday

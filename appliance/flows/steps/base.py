@@ -4,7 +4,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +22,7 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import read_partial, sent_fields
 from appliance.events import log
 from appliance.events.log import NewEvent
+from appliance.flows.branches import LISTED_KEY, STEPS_KEY
 from appliance.flows.request_template import RequestSpec
 from appliance.sending.messages import sms_rules
 from appliance.sending.messages.ledger import FLOWS_DUE_NOW
@@ -29,6 +30,8 @@ from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Account, Template
 from appliance.storage.transactions import after_commit, require_write_transaction
+
+_MAX_KEY_CHARACTERS = 100
 
 
 class Node(NamedTuple):
@@ -501,3 +504,48 @@ def _template_exists(account_id: int, template_id: Any) -> bool:
     if type(template_id) is not int or not 0 < template_id < 2**63:
         return False
     return bool(Template.select().where(Template.account == account_id, Template.id == template_id).exists())
+
+
+# Returns the stored props of an item of `branches`; errors are added at a path below `context`, that of the item.
+ItemReader = Callable[[dict[str, Any], ParseContext], dict[str, Any]]
+
+
+def read_branches(
+    value: Any, context: ParseContext, keys: frozenset[str], read_item: ItemReader, sizes: range
+) -> list[dict[str, Any]]:
+    """Parse `branches` of a request and return the stored items, without their steps; add every error to `context`.
+
+    `keys` are the props of an item, and `sizes` the allowed numbers of items. A branch with the `key` of a branch of
+    the stored step keeps it, and all others get new keys, because a key is never given twice in a flow.
+    """
+    if value is None:
+        value = []
+    if not isinstance(value, list):
+        context.add_fault(LISTED_KEY, gettext("is invalid"))
+        return []
+    if len(value) not in sizes:
+        error = gettext("must have between %(min)s and %(max)s items", min=sizes[0], max=sizes[-1])
+        context.add_fault(LISTED_KEY, error)
+    free_keys = {item["key"] for item in (context.previous or {}).get(LISTED_KEY, ())}
+    return [item for item in _read_items(value, context, keys, read_item, free_keys) if item is not None]
+
+
+def _read_items(
+    items: list[Any], context: ParseContext, keys: frozenset[str], read_item: ItemReader, free_keys: set[str]
+) -> Iterator[dict[str, Any] | None]:
+    for index, item in enumerate(items):
+        path = f"{LISTED_KEY}[{index}]"
+        if not isinstance(item, dict):
+            context.add_fault(path, gettext("is invalid"))
+            continue
+        for name in item.keys() - keys - {"key", STEPS_KEY}:
+            printable = name.encode("utf-8", "replace").decode().replace("\x00", "?")[:_MAX_KEY_CHARACTERS]
+            context.add_fault(f"{path}.{printable}", gettext("is not a known field"))
+        key = item.get("key")
+        if key is not None and not isinstance(key, str):
+            context.add_fault(f"{path}.key", gettext("is invalid"))
+        if isinstance(key, str) and key in free_keys:
+            free_keys.discard(key)
+        else:
+            key = f"b{context.new_id()}"
+        yield {"key": key, **read_item(item, context.at(path))}

@@ -18,8 +18,7 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import MAX_DATA_BYTES, find_data_error
 from appliance.flows import request_queue, request_template
 from appliance.flows.request_queue import FAILED, SUCCEEDED, Result
-from appliance.flows.request_template import RequestSpec
-from appliance.flows.response_values import TO_CONTACT, TO_RUN, find_mapping_faults, pick_values
+from appliance.flows.request_template import TO_CONTACT, TO_RUN, RequestSpec, find_mapping_faults, pick_values
 from appliance.flows.steps.base import (
     YES,
     ActiveRun,

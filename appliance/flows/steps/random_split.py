@@ -23,10 +23,10 @@ from appliance.flows.steps.base import (
     StepField,
     StepKind,
     StepResult,
+    read_branches,
     read_event_name,
     take,
 )
-from appliance.flows.steps.listed_branches import read_branches
 from appliance.flows.triggers import check_integer
 
 MIN_BRANCHES, MAX_NAME_CHARACTERS = 2, 60

@@ -23,9 +23,9 @@ from appliance.flows.steps.base import (
     StepField,
     StepKind,
     StepResult,
+    read_branches,
     take,
 )
-from appliance.flows.steps.listed_branches import read_branches
 from appliance.storage.database import fold_case, rows, scalar
 
 MAX_BRANCHES, MAX_VALUES, MAX_VALUE_CHARACTERS = 20, 50, 200

@@ -16,9 +16,8 @@ from appliance.audience.time_zones import LocalZone
 from appliance.core.errors import Invalid
 from appliance.core.i18n import get_locale, gettext, gettext_noop, ngettext
 from appliance.events import log
-from appliance.flows import event_waits, local_time, triggers
-from appliance.flows.date_events import get_due_moment, parse_day
-from appliance.flows.local_time import WEEKDAYS
+from appliance.flows import date_events, event_waits, triggers
+from appliance.flows.date_events import WEEKDAYS, get_due_moment, parse_day
 from appliance.flows.steps.base import (
     CONTINUE,
     YES,
@@ -279,7 +278,7 @@ def _run_time(props: dict[str, Any], runs: Sequence[ActiveRun], context: StepCon
         CONTINUE
         if run.step_visit_id is not None or run.id not in zones
         else wait_until(
-            local_time.get_next_moment(context.get_time(run), props["at"], props["weekdays"], zones[run.id].zone)
+            date_events.get_next_moment(context.get_time(run), props["at"], props["weekdays"], zones[run.id].zone)
         )
         for run in runs
     ]  # fmt: skip
