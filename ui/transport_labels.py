@@ -6,7 +6,7 @@ from appliance.accounts import transports as stored_transports
 from appliance.core.i18n import format_list, gettext, gettext_noop
 from appliance.sending.delivery import mx_routes
 from appliance.sending.messages import delivery_status
-from appliance.sending.messages.transport_status import list_transport_statuses
+from appliance.sending.messages.transport_choice import list_transport_statuses
 from appliance.sending.transports import TRANSPORTS
 from appliance.settings import transports
 from appliance.settings.schema import Email, Route

@@ -19,7 +19,7 @@ from appliance.sending.domains.records import Purpose, Validity
 from appliance.sending.domains.store import DomainCreate, DomainQuery
 from appliance.sending.messages import attachments, capture_inbox, delivery_status, ledger, links
 from appliance.sending.messages.senders import DAILY_CAPS, WarmUpDay
-from appliance.sending.messages.transport_status import TransportStatus, list_transport_statuses
+from appliance.sending.messages.transport_choice import TransportStatus, list_transport_statuses
 from appliance.settings.schema import Email
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch

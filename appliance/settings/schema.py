@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from appliance.settings.copies import Copies
+from appliance.settings.copies import Copies, Lease, Litestream
 from appliance.settings.logs import Log, Updates
-from appliance.settings.standby import Lease, Litestream
 
 
 def _help(text: str, **extra: Any) -> Meta:

@@ -1,4 +1,4 @@
-"""Signed links and addresses of a message, and the targets of its tracked links."""
+"""Signed links, addresses and headers of a message, and the targets of its tracked links."""
 
 import logging
 import re
@@ -18,12 +18,20 @@ from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MAX_LINK_SECONDS, TOO_SLOW, MergeError, render_deadline
 from appliance.core import addresses, clock, crypto
 from appliance.sending.messages import merge_tags
-from appliance.settings import config
+from appliance.settings import config, transports
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Account, Contact
 from appliance.storage.models.message import NO_CONTACT_ID
 
 LINK_NAMES = frozenset({"unsubscribe_url", "preferences_url", "view_url"})
+# The mail services that report outcomes by a webhook (`email.hooks`): the header by which each knows a message, its
+# text, and the kinds of transports for which it is written.
+_HOOK_HEADERS = (
+    ("postmark", "X-PM-Metadata-campanero", "{}", ("relay", "postmark")),
+    ("sendgrid", "X-SMTPAPI", '{{"unique_args": {{"campanero": "{}"}}}}', ("relay", "sendgrid")),
+    ("brevo", "X-Mailin-custom", "{}", ("relay",)),
+    ("mailjet", "X-MJ-CustomID", "{}", ("relay",)),
+)
 
 
 def get_link_values(base_url: str, message_id: int, names: Collection[str] = LINK_NAMES) -> dict[str, Any]:
@@ -471,3 +479,20 @@ _SAFE_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))
 def _split_host(rest: str) -> tuple[str, str]:
     end = min((index for index in map(rest.find, "/?#") if index >= 0), default=len(rest))
     return rest[:end], rest[end:]
+
+
+def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
+    """Return headers with a signed message id for the mail services whose webhook is enabled (`email.hooks`).
+
+    The webhooks identify a message by this id, because the services replace its Message-ID; the services remove the
+    headers. The result is empty unless the kind of `provider` is `relay` or the service itself. The HTTP APIs of Brevo
+    and Mailjet get the id in a field of their own.
+    """
+    email = config.current().email
+    enabled = [header for header in _HOOK_HEADERS if getattr(email.hooks, header[0])]
+    if not enabled:
+        return ()
+    kind = transports.get_kind(provider, email)
+    headers = [(name, text) for _, name, text, kinds in enabled if kind in kinds]
+    token = crypto.sign_token(MESSAGE_ID, message_id, 8) if headers else ""
+    return tuple((name, text.format(token)) for name, text in headers)

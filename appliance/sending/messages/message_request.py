@@ -35,7 +35,7 @@ _FIELDS_BY_HEADER = {
     # With these, SparkPost and Mandrill send copies to addresses that are neither counted nor checked here.
     "x-msys-api": "bcc", "x-mc-bccaddress": "bcc",
 }  # fmt: skip
-# Headers that mail services act on and that the service sets itself (`provider_headers.build_provider_headers`).
+# Headers that mail services act on and that the service sets itself (`links.build_provider_headers`).
 _SERVICE_HEADERS = ("x-smtpapi", "x-pm-metadata-campanero")
 # Headers that show which message returned mail is about (`inbound.bounce_mail`). With the address of another message in
 # one of them, a sender could hide bounces and complaints.

@@ -40,7 +40,7 @@ from appliance.sending.messages.compose import FilledMessage, SmsText
 from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.languages import MessageLanguage
 from appliance.sending.messages.ledger import LedgerRow, OutgoingMessage
-from appliance.sending.messages.provider_headers import build_provider_headers
+from appliance.sending.messages.links import build_provider_headers
 from appliance.sending.messages.shared_content import (
     RunStart,
     SharedContent,

@@ -1,4 +1,4 @@
-"""Choose the transport of an email by the rules of `email.routes`.
+"""Choose the transport of an email by the rules of `email.routes`, and describe the state of all transports.
 
 The choice is made each time a row is read from the queue, and stored when the message is claimed. It depends only on
 the row, the settings, and which transports can send now, so a message has exactly one transport or waits. A message
@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from appliance.sending.delivery.mx_routes import domain_of, get_address_group, get_recipient_group
+from appliance.sending.messages.delivery_status import SendStatus, list_transports
 from appliance.sending.messages.ledger import LedgerRow
+from appliance.sending.messages.senders import WarmUpDay, get_transport_limit_name
 from appliance.settings import transports
 from appliance.settings.schema import Email, Route
 from appliance.settings.transports import ALL_KINDS, CAPTURE, DEFAULT
@@ -161,3 +163,44 @@ def _hash(key: str, address: str) -> float:
     """Return a number above 0 and at most 1 that is the same for the same transport and recipient."""
     digest = hashlib.blake2b(f"{key}\0{address}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) + 1) / 2.0**64
+
+
+class TransportStatus(NamedTuple):
+    """A transport with its limits, and why it takes no messages now (`text`; None if it is open) and until when.
+
+    `until` is milliseconds since 1970 UTC. `warm_up` is the present day of its warm-up, if it has one and has sent
+    today; while its quota is used up, only transactional email is sent with it.
+    """
+
+    key: str
+    name: str | None  # None for the default transport
+    kind: str
+    text: str | None
+    until: int | None
+    connections: int
+    per_second: float
+    per_hour: int
+    warm_up: WarmUpDay | None
+    is_warm_up_full: bool
+
+
+def list_transport_statuses(email: Email, status: SendStatus) -> list[TransportStatus]:
+    """Return the state of all transports that email may leave with, the default one first."""
+    paused = {item.provider: (item.text, item.until) for item in status.paused_transports}
+    full = {limit.name: limit for limit in status.exhausted_limits}
+    warming = {item.day.domain: item for item in status.warming_domains}
+    statuses = []
+    for key in list_transports(email):
+        named, own = transports.find_named(key, email), transports.build_settings(key, email)
+        rates, limit = named or email, full.get(get_transport_limit_name(key))
+        text, until = paused.get(key, (None, None))
+        if text is None and limit is not None:
+            text, until = f"limit of {limit.per_hour} an hour is used up", limit.until
+        quota = warming.get(get_transport_limit_name(key))
+        statuses.append(
+            TransportStatus(
+                key, named.name if named else None, own.transport, text, until, own.connections, rates.rate_per_second,
+                rates.rate_per_hour, quota.day if quota else None, quota.is_full if quota else False,
+            )
+        )  # fmt: skip
+    return statuses

@@ -1,6 +1,6 @@
 """The interface of the transports that send email over a provider's HTTP API, and the errors that they share.
 
-A transport only builds requests and reads responses. `workers/http_worker.py` claims a message before its request is
+A transport only builds requests and reads responses. `HttpWorker` claims a message before its request is
 written, and `delivery/http_client.py` says whether a failed request may have been accepted.
 """
 

@@ -94,7 +94,7 @@ def _to_address(mailbox: Mailbox) -> dict[str, str]:
 
 
 def _read_arguments(parts: EmailParts) -> dict[str, Any]:
-    """Return the arguments in the header for SendGrid's SMTP server (`provider_headers.build_provider_headers`)."""
+    """Return the arguments in the header for SendGrid's SMTP server (`links.build_provider_headers`)."""
     value = next((value for name, value in parts.headers if name.lower() == _SMTP_HEADER), None)
     arguments: dict[str, Any] = msgspec.json.decode(value)["unique_args"] if value else {}
     return arguments

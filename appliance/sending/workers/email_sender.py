@@ -1,7 +1,7 @@
 """Send email that is due over at most `email.connections` connections, on one event loop.
 
 `EmailWorker` adds direct delivery to `smtp_worker.py`, which sends through the relay and to the capture server, and
-passes messages for a provider's HTTP API to `http_worker.py`.
+passes messages for a provider's HTTP API (`sending/transports`) to `HttpWorker`, which sends one at a time.
 
 `EmailSender.drain` runs on the thread of the job `outbox` (`jobs.send_due_email`). It starts an event loop, on
 which the workers run, and on which messages are read and rendered; only signatures, DNS look-ups and writes have other
@@ -9,21 +9,25 @@ threads. The loop ends when no message is due, and the next wake-up starts anoth
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 
 import uvloop
 
-from appliance.core.errors import DeliveryError, SenderRejected
+from appliance.core.errors import ClientRejected, DeliveryError, SenderRejected
 from appliance.sending.delivery import http_client
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.delivery.smtp_client import SmtpClient
-from appliance.sending.messages.ledger import Outcome
+from appliance.sending.messages import ledger
+from appliance.sending.messages.ledger import Outcome, OutgoingMessage
 from appliance.sending.messages.transport_choice import TransportRules
 from appliance.sending.transports import TRANSPORTS
+from appliance.sending.transports.base import OutgoingEmail
 from appliance.sending.workers.circuit_breaker import UnreachableHosts
 from appliance.sending.workers.email_rate_limits import EmailRateLimits, Transaction, TransactionLimit, count_workers
-from appliance.sending.workers.http_worker import HttpWorker
 from appliance.sending.workers.mx_connections import MxConnection, MxConnections
 from appliance.sending.workers.renderer import RenderedMessage
+from appliance.sending.workers.request_worker import RequestWorker
 from appliance.sending.workers.sender import Sender, WorkerContext
 from appliance.sending.workers.smtp_worker import IDLE_SECONDS, NextMessage, SmtpWorker
 from appliance.settings import config, transports
@@ -82,6 +86,34 @@ class IdleConnections:
         self._idle = {}
         if self._closing:
             await asyncio.wait({*self._closing})
+
+
+class HttpWorker(RequestWorker[EmailRateLimits]):
+    """A worker that sends each email with one request to the transport of its ledger row."""
+
+    async def _transmit(self, prepared: OutgoingMessage, outcome: Outcome, check: Callable[[], None]) -> None:
+        row, settings = outcome.row, config.current()
+        kind = transports.get_kind(row.provider, settings.email)
+        outcome.subject, outcome.internet_message_id = prepared.subject, prepared.internet_message_id
+        if kind not in TRANSPORTS:
+            raise ClientRejected(f"the transport {row.provider} no longer exists")
+        # The settings may have been changed since the message was queued. Those of further transports are complete.
+        faults = config.find_missing_settings(settings, kind) if kind == row.provider else []
+        if faults:
+            raise ClientRejected(f"{row.provider} is no longer configured: {'; '.join(faults)}")
+        email = OutgoingEmail(prepared.envelope, prepared.internet_message_id, not row.transactional)
+        own_settings = transports.build_settings(row.provider, settings.email)
+        outcome.provider_id = await TRANSPORTS[kind].send(email, check, own_settings)
+
+    async def _send(self, prepared: OutgoingMessage, outcome: Outcome, revision: int) -> DeliveryError | None:
+        started_at = time.monotonic()
+        error = await super()._send(prepared, outcome, revision)
+        ledger.observe_transaction(outcome.row.provider, error, time.monotonic() - started_at)
+        return error
+
+    def _handle_answer(self, outcome: Outcome, sender: str) -> None:
+        outcome.error = self._context.limits.handle_answer(outcome.row, outcome.error)
+        self._context.breaker.record_answer(outcome.row, outcome.error)
 
 
 class EmailWorker(SmtpWorker):
