@@ -12,19 +12,21 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import access, approvals, audit, members
+from appliance.accounts import access, approvals, audit, members, users
 from appliance.accounts.audit import Actor
-from appliance.agents import mail
 from appliance.agents.differences import Difference, find_size_fault, shorten
 from appliance.agents.kinds import BY_NAME, KINDS
 from appliance.agents.kinds.base import ProposalKind, Reach
-from appliance.core import clock, validation
+from appliance.core import addresses, clock, validation
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.core.hidden_characters import clean_text
-from appliance.core.i18n import gettext, gettext_noop
+from appliance.core.i18n import get_language_tag, gettext, gettext_noop, use_language
 from appliance.core.validation import PageQuery, default
 from appliance.flows import replays
 from appliance.flows.replays import PreparedReplay, ReplayRequest
+from appliance.sending.messages import system_emails
+from appliance.sending.messages.system_emails import SystemEmail
+from appliance.settings import config
 from appliance.storage.database import Page, paginate, scalar
 from appliance.storage.models import Account, ApiKey, FlowReplay, Proposal
 from appliance.storage.transactions import require_write_transaction
@@ -38,6 +40,8 @@ REPLAYED_DAYS = 90
 _MAX_START_MS = 60_000
 CHANGED = gettext_noop("What is proposed has changed since you saw it. Look at it again before you decide.")
 _DECIDED = gettext_noop("This proposal is not open any more.")
+# Proposals that follow sooner are not announced one by one: the page and the navigation show them.
+_MAIL_INTERVAL_MS = 15 * 60_000
 
 
 class ProposalWrite(Struct):
@@ -218,7 +222,7 @@ def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedR
     )  # fmt: skip
     if replay is not None:
         _start_replay(replay, by)
-    mail.tell_deciders(row)
+    _tell_deciders(row)
     audit.record(by, account_id, "proposal_create", f"proposal:{row.id}", _describe(row))
     return row
 
@@ -427,3 +431,36 @@ def _decide(row: Proposal, state: State, by: Actor) -> Proposal:
     act = {"approved": "approve", "returned": "return", "withdrawn": "withdraw"}[state]
     audit.record(by, row.account_id, f"proposal_{act}", f"proposal:{row.id}", {**_describe(row), "agent": row.key_id})
     return get(row.account_id, row.id, by)
+
+
+def _tell_deciders(row: Proposal) -> None:
+    """Queue the email to the users who may decide about a proposal, at most one for the account in a while."""
+    require_write_transaction()
+    now, account = clock.now_ms(), row.account
+    last = scalar("SELECT max(mailed_at) FROM proposal WHERE account_id = ?", (account.id,))
+    if last is not None and 0 <= now - last < _MAIL_INTERVAL_MS:
+        return
+    row.mailed_at = now
+    row.save(only=[Proposal.mailed_at])
+    needed = "campaigns:approve" if account.approval_required else "campaigns:send"
+    roles = access.list_roles_with(account.id, needed)
+    data = {"agent": row.key.name, "link": f"{config.base_url(config.current())}/proposals/{row.id}"}
+    for user in members.list_active(account.id, roles):
+        with use_language(users.choose_language(user, account)):
+            content = _build_email()
+        system_emails.queue_system_email(account, addresses.parse_email(user.email), None, content, data)
+
+
+def _build_email() -> SystemEmail:
+    return SystemEmail(
+        subject=gettext("%(name)s has a proposal for you", name="{{ data.agent }}"),
+        heading=gettext("A proposal is waiting for you"),
+        text=gettext(
+            "The agent “%(name)s” proposes a change. Nothing is sent or changed until a user approves it.",
+            name="{{ data.agent }}",
+        ),
+        button=gettext("Review proposal"),
+        link="{{ data.link }}",
+        note=gettext("If you did not expect this, stop all agents on the page “Proposals”."),
+        language=get_language_tag(),
+    )

@@ -11,7 +11,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import approvals, audit, members
-from appliance.agents.versions import describe_version
+from appliance.agents.kinds.base import describe_version
 from appliance.campaigns import preflight, send
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.preflight import Preflight

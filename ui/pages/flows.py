@@ -7,7 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.agents.versions import describe_version
+from appliance.agents.kinds.base import describe_version
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.flows import drafts, lifecycle, report, starters, store

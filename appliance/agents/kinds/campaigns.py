@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents import versions
 from appliance.agents.differences import Difference, compare, flatten_content, flatten_translations, label_field
+from appliance.agents.kinds import base
 from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.audience.segments import explain
 from appliance.campaigns import audience, preflight, send, store
@@ -43,7 +43,7 @@ class SendChanges(Struct):
 
 def describe_version(campaign: Campaign) -> str:
     """Return the version of a campaign with its content, audience and settings."""
-    return versions.hash_version([campaign.updated_at, campaign.phase, versions.describe_version(campaign)])
+    return base.hash_version([campaign.updated_at, campaign.phase, base.describe_version(campaign)])
 
 
 def check(account_id: int, campaign_id: int, changes: SendChanges) -> None:

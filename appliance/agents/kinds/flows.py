@@ -8,9 +8,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents import versions
 from appliance.agents.differences import Difference, compare, flatten_steps, flatten_translations, label_field
 from appliance.agents.flow_words import Worded, label_key, word_trigger_value
+from appliance.agents.kinds import base
 from appliance.agents.kinds.base import NoChanges, ProposalKind, Reach
 from appliance.content.templates.revisions import to_document
 from appliance.core.errors import Invalid
@@ -36,7 +36,7 @@ class FlowChanges(Struct):
 
 def describe_version(flow: Flow) -> str:
     """Return the version of a flow with its status, steps, contents and audience."""
-    return versions.hash_version([flow.status, flow.version, versions.describe_version(flow)])
+    return base.hash_version([flow.status, flow.version, base.describe_version(flow)])
 
 
 def _to_patch(changes: FlowChanges) -> FlowPatch:

@@ -5,8 +5,8 @@ from msgspec import UNSET
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents import versions
 from appliance.agents.differences import Difference, compare, label_field
+from appliance.agents.kinds import base
 from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentPatch
@@ -19,7 +19,7 @@ from appliance.storage.models import Segment
 def describe_version(segment: Segment) -> str:
     """Return the version of a segment and of all segments and lists that it refers to."""
     definition = store.describe_audience(segment.account_id, [("segment", segment.id)])
-    return versions.hash_version([segment.updated_at, definition])
+    return base.hash_version([segment.updated_at, definition])
 
 
 def check(account_id: int, segment_id: int, changes: SegmentPatch) -> None:

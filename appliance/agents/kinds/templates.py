@@ -7,8 +7,8 @@ from msgspec import UNSET
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents import versions
 from appliance.agents.differences import Difference, compare, flatten_content
+from appliance.agents.kinds import base
 from appliance.agents.kinds.base import ProposalKind, Reach
 from appliance.campaigns import content
 from appliance.content.templates import store, validation
@@ -24,7 +24,7 @@ def describe_version(template: Template) -> str:
     """Return the version of a template and of the campaign or flow that it belongs to."""
     owner = _find_owner(template)
     state = [owner.status, owner.updated_at] if owner is not None else []
-    return versions.hash_version([template.revision, template.name, *state])
+    return base.hash_version([template.revision, template.name, *state])
 
 
 def _find_owner(template: Template) -> Campaign | Flow | None:
