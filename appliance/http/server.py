@@ -55,7 +55,7 @@ from appliance.http.protocol import (
 from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
 from appliance.inbound.submission import SubmissionServer
-from appliance.jobs import BackgroundWork, certificate_notice
+from appliance.jobs import BackgroundWork, owner_notices
 from appliance.ops import litestream, metrics
 from appliance.ops.fencing import keeper, mirror
 from appliance.public import clicks
@@ -310,7 +310,7 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
         await app.ctx.http_listener.start()
         doors = Doors(app.ctx.http_listener.is_bound, app.ctx.handshakes is not None)
         app.ctx.issuer = CertificateIssuer(
-            app.ctx.config, app.ctx.challenges, doors, certificate_notice.notify_owners, app.ctx.hosts.list_names,
+            app.ctx.config, app.ctx.challenges, doors, owner_notices.report_certificate, app.ctx.hosts.list_names,
             app.ctx.certificate if app.ctx.config.tls.certificate == settings_config.AUTO else None,
         )  # fmt: skip
         app.ctx.issuer.start()

@@ -55,7 +55,7 @@ from appliance.flows.request_worker import FlowRequestWorker
 from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
-from appliance.jobs import housekeeping, limit_notice
+from appliance.jobs import housekeeping, owner_notices
 from appliance.jobs.memory_storage import BlockingMemoryStorage
 from appliance.ops import litestream, updates
 from appliance.ops.backups import create as backups
@@ -136,7 +136,7 @@ class Jobs:
             "starts": self.start_campaigns, "consents": self.keep_consents,
             "experiments": self.advance_experiments, "requests": self.request_worker.run,
             "replays": self.run_replays, "updates": updates.check_if_due, "copies": self.copy_elsewhere,
-            "limits": limit_notice.notify_owners, "zones": self.store_zones,
+            "limits": owner_notices.report_limits, "zones": self.store_zones,
         }  # fmt: skip
         for name, function in jobs_by_name.items():
             self._register(name, function)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.remote import output
 from appliance.remote.errors import ServiceError, UsageError
-from appliance.remote.filters import print_filtered
+from appliance.remote.output import print_filtered
 
 if TYPE_CHECKING:
     from appliance.remote.connection import Connection

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.remote import COMMANDS, api_command, campaigns, contacts, content, filters, messages, output, profiles
+from appliance.remote import COMMANDS, api_command, campaigns, contacts, content, messages, output, profiles
 from appliance.remote.errors import (
     CLOSED_OUTPUT,
     DONE,
@@ -148,7 +148,7 @@ def run(arguments: list[str]) -> int:
 
 def _run_connected(options: argparse.Namespace, run_command: RunConnected) -> None:
     profile = profiles.choose(options.profile)
-    options.program = filters.compile_filter(options.jq)
+    options.program = output.compile_filter(options.jq)
     # httpx takes most of the time of a start, and --help and mistakes need not wait for it.
     from appliance.remote.connection import Connection
 

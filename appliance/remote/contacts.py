@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from appliance.remote import output
 from appliance.remote.errors import CommandError, UsageError
-from appliance.remote.filters import is_json_wanted, print_result
+from appliance.remote.output import is_json_wanted, print_result
 
 if TYPE_CHECKING:
     from appliance.remote.connection import Connection

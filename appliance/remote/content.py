@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.remote import output
 from appliance.remote.content_account import export_content, import_content
-from appliance.remote.filters import is_json_wanted, print_result
+from appliance.remote.output import is_json_wanted, print_result
 
 if TYPE_CHECKING:
     from appliance.remote.connection import Connection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from appliance.remote import output
 from appliance.remote.api_command import add_field_options, build_fields, parse_pairs, read_file, read_text
 from appliance.remote.errors import CommandError, UsageError
-from appliance.remote.filters import is_json_wanted, print_result
+from appliance.remote.output import is_json_wanted, print_result
 
 if TYPE_CHECKING:
     from appliance.remote.connection import Connection

@@ -1,10 +1,11 @@
-"""What commands print: tables, JSON, progress and questions. Text of strangers never reaches a terminal raw.
+"""What commands print: tables, JSON, filtered by `--jq` or not, progress and questions.
 
-Names, subjects and error messages come from contacts and servers. Control characters in them could move the cursor,
-change the title of a terminal or hide text, and characters that change the direction of writing could disguise it
-(CVE-2021-42574; T53 in docs/threats.md).
+Text of strangers never reaches a terminal raw. Names, subjects and error messages come from contacts and servers.
+Control characters in them could move the cursor, change the title of a terminal or hide text, and characters that
+change the direction of writing could disguise it (CVE-2021-42574; T53 in docs/threats.md).
 """
 
+import argparse
 import codecs
 import json
 import re
@@ -162,3 +163,40 @@ def confirm(question: str) -> None:
     print(f"{clean_line(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was done")
+
+
+def compile_filter(expression: str | None) -> Any:
+    """Return the program of an expression in the language of jq (jqlang.org), or None for none. Raises UsageError."""
+    if expression is None:
+        return None
+    import jq  # an extension of a megabyte, which only this option needs
+
+    try:
+        return jq.compile(expression)
+    except ValueError as error:
+        raise UsageError(f"--jq: {error}") from None
+
+
+def print_filtered(program: Any, content: str) -> None:
+    """Print what a program makes of JSON: texts raw, other values as JSON. Raises CommandError if it fails."""
+    try:
+        for value in program.input_text(content):
+            if isinstance(value, str):
+                print_text(value)
+            else:
+                print_json(value)
+    except ValueError as error:
+        raise CommandError(f"--jq: {error}") from None
+
+
+def is_json_wanted(options: argparse.Namespace) -> bool:
+    """Return whether a command prints JSON instead of tables: for `--json` and `--jq`."""
+    return bool(options.json) or options.program is not None
+
+
+def print_result(options: argparse.Namespace, value: Any) -> None:
+    """Print a value as JSON, or what `--jq` makes of it."""
+    if options.program is None:
+        print_json(value)
+    else:
+        print_filtered(options.program, json.dumps(value))

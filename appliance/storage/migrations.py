@@ -7,6 +7,7 @@ never edited again. To change a table after that, change its model in `models/` 
 `tests/rules/test_schema.py` compares the result with the models.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import apsw
 
 from appliance.core import clock, crypto, data_dir
 from appliance.storage import journal, models, transactions
-from appliance.storage.database import check_version, connection, database, open_database, run, scalar
+from appliance.storage.database import check_version, connection, database, list_columns, open_database, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
 # "CAMP" in ASCII: the application id in the header of every Campanero database.
@@ -27,6 +28,7 @@ _RESTORE = "restore a backup (campanero restore FILE --force)"
 _BUSY_MS = 10_000
 # If a kill left a write-ahead log, databases of up to this size are checked completely, which takes half a second.
 _MAX_CHECKED_BYTES = 100_000_000
+_INDEX_TRIGGER = re.compile(r"contact_data_[0-9a-f]{16}_(added|changed|gone)")
 
 
 class UnusableDatabase(Exception):
@@ -526,3 +528,27 @@ def require_installation(directory: Path) -> None:
     """Raise UnusableDatabase if the directory contains no installation; only `serve` and `setup` create one."""
     if is_missing_or_empty(directory / _DATABASE) and not data_dir.list_traces(directory):
         raise UnusableDatabase(f"{directory} contains no installation: start with campanero serve, or use --data")
+
+
+def find_foreign_objects(handle: Any, *, with_indexes: bool = False) -> list[str]:
+    """Return the names of the triggers and views in the database of an apsw connection.
+
+    A restored backup and a promoted copy come from places that others may write to. A trigger in them could change data
+    later, and for example resume sending that was stopped.
+
+    SQLite reads types in any case, so a trigger may have the type `TRIGGER`; only the exact types of tables and indexes
+    are ours. `with_indexes` leaves out the triggers of indexes on custom data, which `query_plan.drop_indexes` drops.
+    """
+    names = handle.execute("SELECT name FROM sqlite_schema WHERE type IS NULL OR type NOT IN ('table', 'index')")
+    return [str(name) for (name,) in names.fetchall() if not (with_indexes and _INDEX_TRIGGER.fullmatch(str(name)))]
+
+
+def find_missing_columns() -> list[str]:
+    """Return the columns of the current schema that the open database lacks, as `table.column`."""
+    columns = list_columns(connection())
+    return [
+        f"{model._meta.table_name}.{column}"
+        for model in models.ALL
+        for column in model._meta.columns
+        if column not in columns.get(model._meta.table_name, ())
+    ]

@@ -14,7 +14,7 @@ from appliance.accounts import accounts
 from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
 from appliance.flows import lifecycle
-from appliance.ops.backups import archive, foreign_schema, replay_sends
+from appliance.ops.backups import archive, replay_sends
 from appliance.ops.backups import create as backups
 from appliance.ops.backups.archive import DATABASE, KEY, Manifest
 from appliance.ops.backups.replay import REFUSALS, Replayed, replay_journal
@@ -416,7 +416,7 @@ def _read_journal(path: Path, manifest: Manifest, report: Callable[[str], None])
 
 def _require_tables() -> None:
     """Raise RestoreFailed if the open database lacks a table or a column of the current schema."""
-    if missing := foreign_schema.find_missing_columns():
+    if missing := migrations.find_missing_columns():
         raise RestoreFailed(f"the database in the backup lacks {', '.join(missing[:5])}")
 
 
@@ -427,7 +427,7 @@ def _reject_triggers() -> None:
     indexes of custom data, which are dropped here first; the service creates them again when they are needed.
     """
     query_plan.drop_indexes()
-    if names := foreign_schema.find_foreign_objects(connection()):
+    if names := migrations.find_foreign_objects(connection()):
         raise RestoreFailed(
             f"the database in the backup has triggers or views that are not ours: {', '.join(names[:3])}"
         )

@@ -18,7 +18,7 @@ from appliance.campaigns import ledger_check, store
 from appliance.core import clock, data_dir
 from appliance.core.errors import ConfigError
 from appliance.core.i18n import gettext, gettext_noop, ngettext
-from appliance.ops.doctor import account_addresses, certificates, checks, connections, copies, replication, seed
+from appliance.ops.doctor import account_addresses, certificates, checks, connections, replication, seed
 from appliance.ops.doctor.checks import LATE_MS, MAX_SHOWN, CheckAborted, Finding, describe_process
 from appliance.ops.standby import place
 from appliance.sending.messages import sms_rules
@@ -294,7 +294,7 @@ _INSTALLATION_CHECKS = (
     checks.check_new_version,
     replication.check_litestream,
     replication.check_lease,
-    copies.check_copies,
+    replication.check_copies,
     checks.check_clock,
     checks.check_service,
     connections.check_listeners,

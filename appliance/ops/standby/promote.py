@@ -21,7 +21,7 @@ import apsw
 from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
 from appliance.ops import litestream, stores
-from appliance.ops.backups import foreign_schema, replay
+from appliance.ops.backups import replay
 from appliance.ops.fencing import mirror
 from appliance.ops.fencing import record as records
 from appliance.ops.fencing.record import LeaseRecord
@@ -111,7 +111,7 @@ def _require_usable_copy(directory: Path) -> None:
         handle = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             handle.set_busy_timeout(_BUSY_MS)
-            _reject_objects(foreign_schema.find_foreign_objects(handle, with_indexes=True))
+            _reject_objects(migrations.find_foreign_objects(handle, with_indexes=True))
         finally:
             handle.close()
     except (migrations.UnusableDatabase, apsw.Error) as error:
@@ -129,9 +129,9 @@ def _reject_objects(names: list[str]) -> None:
 def _require_own_schema() -> None:
     """Migrate the open copy. Raises StandbyFailed for foreign triggers and views, or if it lacks tables or columns."""
     query_plan.drop_indexes()  # the service creates them and their triggers again
-    _reject_objects(foreign_schema.find_foreign_objects(sql.connection()))
+    _reject_objects(migrations.find_foreign_objects(sql.connection()))
     migrations.migrate()
-    if missing := foreign_schema.find_missing_columns():
+    if missing := migrations.find_missing_columns():
         raise StandbyFailed(f"the copy cannot be used: it lacks {', '.join(missing[:5])}")
 
 
