@@ -12,6 +12,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, devices, login, members, operators, passkeys, sessions, users
 from appliance.accounts.access import Rights
 from appliance.accounts.audit import Actor
+from appliance.accounts.oidc import flow
 from appliance.agents import proposals
 from appliance.audience.consent import Evidence
 from appliance.core import clock, i18n
@@ -28,6 +29,8 @@ _EMAIL_COOKIE = "email"
 _PROVIDER_COOKIE = "provider"
 THEMES = ("system", "light", "dark")
 _HOME_SCOPES = ("campaigns:read", "contacts:read", "domains:read", "events:read", "flows:read", "messages:read")
+# Sealed cookies of a sign-in with OpenID Connect: the request that was begun, and the person who came back.
+OIDC_REQUEST, OIDC_PERSON = "oidc", "oidc-person"
 
 
 class Visit:
@@ -315,3 +318,23 @@ def pop_secret(visit: Visit, kind: str) -> Any:
     """Return a secret and remove it, or return None. A HEAD request, which shows no page, does not remove it."""
     key = visit.session.id, kind
     return _secrets.get(key) if visit.request.method == "HEAD" else _secrets.pop(key, None)
+
+
+def _oidc_cookie_name(request: Request, name: str) -> str:
+    return f"{cookie_name(request)}-{name}"
+
+
+def set_oidc_cookie(request: Request, response: HTTPResponse, name: str, value: str) -> None:
+    """Set a cookie for the time that a sign-in with OpenID Connect may take; an empty value deletes it.
+
+    It is sent when the browser comes back from the provider, which `SameSite=Strict` would prevent.
+    """
+    response.add_cookie(
+        _oidc_cookie_name(request, name), value, path="/", httponly=True, samesite="Lax", secure=is_secure(request),
+        max_age=int(flow.MAX_SECONDS) if value else 0,
+    )  # fmt: skip
+
+
+def read_oidc_cookie(request: Request, name: str) -> str:
+    """Return the value of a cookie of a sign-in with OpenID Connect, or an empty string."""
+    return request.cookies.get(_oidc_cookie_name(request, name)) or ""

@@ -1,4 +1,4 @@
-"""The table of flows, new flows, publishing, changes of status, and bulk actions."""
+"""The table of flows, new flows, publishing, changes of status, winners of random splits, and bulk actions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,16 @@ from appliance.accounts import audit
 from appliance.agents.kinds.base import describe_version
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
-from appliance.flows import drafts, lifecycle, report, starters, store
+from appliance.flows import drafts, lifecycle, report, split_results, split_tests, starters, store
+from appliance.flows.split_tests import ChooseBranch
 from appliance.storage.models import Flow
-from appliance.storage.transactions import commit, fetch, render, render_for
+from appliance.storage.transactions import commit, fetch, render, render_for, scan
 from appliance.tracking import orders
 from ui import formats, view
 from ui.forms import Form, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import approvals, flow_editor
-from ui.pages.flow_editor import build_checklist, load_page
+from ui.pages.flow_editor import build_checklist, load_page, step_url
 from ui.session import Pages, Visit
 from ui.widgets import flow_tree, tables
 from ui.widgets.tables import Chip, Column, Selection
@@ -457,3 +458,16 @@ async def delete(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Delete a flow; its contacts leave it, and messages that were sent are kept."""
     await _delete_flows(request, visit, [await fetch(store.get, visit.account_id, flow_id)])
     return view.redirect(request, "/flows")
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/winner")
+@signed_in("campaigns:send")
+async def choose_winner(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Choose the branch that all contacts take who come to a random split, or go on with its test without a branch."""
+    choice = ChooseBranch(step_id, Form.from_request(request)["branch"] or None)
+    decision = await scan(split_results.find_decision, visit.account_id, flow_id, choice)
+    try:
+        await commit(split_tests.choose, visit.account_id, flow_id, choice, decision, visit.actor)
+    except errors.Invalid:
+        raise errors.NotFound from None  # The branch was removed since the page was shown.
+    return view.redirect(request, step_url(flow_id, step_id))

@@ -12,7 +12,7 @@ from appliance.core import clock, errors
 from appliance.core.i18n import gettext
 from appliance.storage.models import SignInProvider
 from appliance.storage.transactions import commit, fetch
-from ui import oidc_cookies, view
+from ui import session, view
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Pages, Visit
@@ -70,7 +70,7 @@ async def begin_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
         form.add_error("base", error.words)
         return _render(request, provider, form, asks_password, 422)
     response = _render(request, provider, form, asks_password, continue_url=begun.url)
-    oidc_cookies.set_cookie(request, response, oidc_cookies.BEGUN, begun.cookie)
+    session.set_oidc_cookie(request, response, session.OIDC_REQUEST, begun.cookie)
     return response
 
 

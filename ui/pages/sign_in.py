@@ -19,7 +19,7 @@ from appliance.core.i18n import gettext, gettext_noop
 from appliance.settings import config
 from appliance.storage.models import SignInProvider, User
 from appliance.storage.transactions import commit, fetch
-from ui import oidc_cookies, session, view
+from ui import session, view
 from ui.forms import Form, safe_path
 from ui.guard import public_page
 from ui.pages.login import (
@@ -51,7 +51,7 @@ async def begin(request: Request, key: str) -> HTTPResponse:
             attempt.fail()
             return await _render_error(request, provider, error.words)
     response = HTTPResponse("", 303, {"location": begun.url})
-    oidc_cookies.set_cookie(request, response, oidc_cookies.BEGUN, begun.cookie)
+    session.set_oidc_cookie(request, response, session.OIDC_REQUEST, begun.cookie)
     return response
 
 
@@ -71,7 +71,7 @@ async def begin_acceptance(request: Request, key: str, invitation_id: int, token
             attempt.fail()
             return await _render_refused_acceptance(request, provider, (invitation_id, token), error.words)
     response = HTTPResponse("", 303, {"location": begun.url})
-    oidc_cookies.set_cookie(request, response, oidc_cookies.BEGUN, begun.cookie)
+    session.set_oidc_cookie(request, response, session.OIDC_REQUEST, begun.cookie)
     return response
 
 
@@ -94,7 +94,7 @@ def _limit_key(request: Request) -> str:
 async def finish(request: Request, key: str) -> HTTPResponse:
     """Sign in the person who comes back from a provider, or link the identity that a signed-in user asked for."""
     provider = await fetch(providers.find, key)
-    begun = flow.unseal(oidc_cookies.read_cookie(request, oidc_cookies.BEGUN), Begun, key)
+    begun = flow.unseal(session.read_oidc_cookie(request, session.OIDC_REQUEST), Begun, key)
     parameters = {name: values[0] for name, values in request.args.items()}
     with request_limits.limit_attempt(_limit_key(request)) as attempt:
         try:
@@ -111,7 +111,7 @@ async def finish(request: Request, key: str) -> HTTPResponse:
                 response = await _render_refused_acceptance(request, provider, link, words)
             else:
                 response = await _render_error(request, provider, words)
-    oidc_cookies.set_cookie(request, response, oidc_cookies.BEGUN, "")
+    session.set_oidc_cookie(request, response, session.OIDC_REQUEST, "")
     return response
 
 
@@ -128,7 +128,7 @@ async def _enter(request: Request, provider: SignInProvider, begun: Begun, claim
         return await _sign_in(request, provider, entry.user, entry.identity_id, "oidc", begun.next)
     pending = Pending(provider.key, clock.now(), claims, begun.next, entry.identity_id if entry else 0)
     response = view.redirect(request, f"{providers.LOGIN_PATH}/{provider.key}/finish")
-    oidc_cookies.set_cookie(request, response, oidc_cookies.PENDING, flow.seal(pending))
+    session.set_oidc_cookie(request, response, session.OIDC_PERSON, flow.seal(pending))
     return response
 
 
@@ -183,7 +183,7 @@ async def _sign_in(
 ) -> HTTPResponse:  # fmt: skip
     response = view.redirect(request, safe_path(next_path))
     await session.sign_in(request, response, user, method, identity_id)
-    oidc_cookies.set_cookie(request, response, oidc_cookies.PENDING, "")
+    session.set_oidc_cookie(request, response, session.OIDC_PERSON, "")
     if provider.account_id != sessions.FIRST_ACCOUNT:
         session.remember_provider(request, response, provider.key)
     return response
@@ -243,7 +243,7 @@ async def finish_missing(request: Request, key: str) -> HTTPResponse:
 
 async def _read_pending(request: Request, key: str) -> tuple[SignInProvider, Pending | None]:
     provider = await fetch(providers.find, key)
-    return provider, flow.unseal(oidc_cookies.read_cookie(request, oidc_cookies.PENDING), Pending, key)
+    return provider, flow.unseal(session.read_oidc_cookie(request, session.OIDC_PERSON), Pending, key)
 
 
 async def _authenticate(request: Request, provider: SignInProvider, pending: Pending, form: Form) -> User | None:
