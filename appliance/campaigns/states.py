@@ -128,8 +128,8 @@ def pause_failed(account_id: int, campaign_id: int) -> Campaign:
 def pause_rejected(providers: Mapping[str, str], campaigns: Mapping[int, str]) -> None:
     """Pause the live campaigns with an id in `campaigns` or a provider in `providers`, which keep being rejected.
 
-    The reply that rejected it, which is the value of the mapping, is stored as `pause_detail`. Only a user can resume
-    the campaigns.
+    The text of the rejection, which is the value in the mapping, is stored as `pause_detail` of the campaign. Only a
+    user can resume the campaigns.
     """
     require_write_transaction()
     live = (

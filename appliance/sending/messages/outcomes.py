@@ -131,7 +131,8 @@ def record_sent(outcomes: list[Outcome], now: int) -> None:
     sms = [outcome for outcome in outcomes if outcome.row.channel == "sms"]
     if sms:
         _record_accepted_sms(sms, now)
-    # Last, because a caller may roll back to a savepoint after an error, which keeps what is to be done at a commit.
+    # These are last, because a caller that rolls back to a savepoint after an error keeps what was registered for the
+    # commit: lines of the journal, and counters in memory.
     sent_journal.record_sent(ledger_rows)
     ledger.count_accepted(ledger_rows)
 
@@ -337,7 +338,7 @@ def record_failure(outcome: Outcome) -> None:
         and not (row.campaign_id is None and has_expired(row, now))
     ):
         if row.uncertain_count and _is_transport_deleted(row):
-            # It would wait for ever: another transport may not repeat it.
+            # The message would wait forever, because no other transport may repeat it.
             return ledger.mark_uncertain(row, error.text, now)
         ledger.record_error(row, error)
         # No attempt is counted, because the transport failed and not this recipient. Messages of a campaign wait until
@@ -392,15 +393,15 @@ def _reschedule(row: LedgerRow, now: int, delay: float, attempts: int, uncertain
 
 
 def _is_transport_deleted(row: LedgerRow) -> bool:
-    """Return whether the transport of an email was a further one that was deleted since."""
+    """Return whether the transport of an email was a further one that has been deleted."""
     return row.channel == "email" and transports.get_kind(row.provider, config.current().email) not in ALL_KINDS
 
 
 def _get_queued_transport(row: LedgerRow) -> str:
     """Return the transport to store for a message that is queued again, until another one is chosen.
 
-    The key of direct delivery does not say whether it is a further transport, whose messages get the default one once
-    it is deleted, or was the default one, whose messages keep it. So no queued message has it as a further one.
+    The key of direct delivery does not show whether it was a further transport, whose messages get the default one once
+    it is deleted, or the default one, whose messages keep it. So a queued message never has it as a further one.
     """
     email = config.current().email
     is_further = row.provider == DIRECT and transports.find_named(DIRECT, email) is not None
@@ -428,7 +429,7 @@ def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: O
         return _reschedule(row, now, delay, attempts=row.attempts + 1, uncertain_count=row.uncertain_count + 1)
     if _should_resend(row):
         ledger.record_error(row, error)
-        # 1 also after more attempts: they are repeated only at an idempotent provider, which accepts them once.
+        # The count stays 1 after further attempts: only an idempotent provider gets them, and it accepts one of them.
         return _reschedule(row, now, 0, attempts=row.attempts + 1, uncertain_count=1)
     return _end_uncertain(row, error, now)
 

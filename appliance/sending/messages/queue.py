@@ -40,7 +40,7 @@ def is_auto_reply(row: LedgerRow) -> bool:
 
 
 def is_stale_auto_reply(row: LedgerRow, now: int) -> bool:
-    """Return whether a row is an automatic reply older than `MAX_AUTO_REPLY_AGE_MS`, which is not sent any more."""
+    """Return whether a row is an automatic reply older than `MAX_AUTO_REPLY_AGE_MS`, which is no longer sent."""
     return now - row.created_at > MAX_AUTO_REPLY_AGE_MS and is_auto_reply(row)
 
 
@@ -202,20 +202,22 @@ def get_refusal(row: LedgerRow) -> str | None:
     return sms_rules.get_sms_refusal(row) if reason is None and row.channel == "sms" else reason
 
 
-# Whether the contact of a campaign's message left a list of the campaign, and is a member of no other list of it.
-# A contact who leaves a list is skipped for that list only (docs/deliverability.md#d36).
+# Whether the list of a row {0} is one of the lists in the trigger of the campaign.
 _IS_ITS_LIST = (
     "(t.contact_list_id = {0}.contact_list_id OR {0}.contact_list_id IN "
     "(SELECT value FROM json_each(t.data, '$.contact_list_ids')))"
 )
+# Whether the contact of a campaign's message has left a list of the campaign and is not a member of another one.
+# A contact who leaves a list is skipped for that list only (docs/deliverability.md#d36).
 _HAS_LEFT_LISTS = (
     "EXISTS (SELECT 1 FROM list_opt_out o CROSS JOIN campaign c ON c.id = {campaign} CROSS JOIN trigger t "
     f"ON t.id = c.trigger_id WHERE o.contact_id = {{contact}} AND {_IS_ITS_LIST.format('o')} AND NOT EXISTS "
     f"(SELECT 1 FROM membership m WHERE m.contact_id = {{contact}} AND {_IS_ITS_LIST.format('m')}))"
 )
 
-# The same for a list that was deleted since, with its members and opt-outs: the evidence of the opt-out stays. The id
-# of a campaign's only list is gone too, so then any list counts that the contact left since the campaign was started.
+# The same for lists that have been deleted since then. Deleting a list deletes its members and opt-outs, but not the
+# evidence of the opt-outs. It also removes the id of the list from a campaign that has no other; for such a campaign,
+# every list counts that the contact has left since the campaign was started.
 _HAS_LEFT_DELETED_LIST = (
     "EXISTS (SELECT 1 FROM consent e CROSS JOIN campaign c ON c.id = :campaign CROSS JOIN trigger t "
     "ON t.id = c.trigger_id WHERE e.contact_id = :contact AND e.act = 'list_left' "
@@ -299,8 +301,9 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
 
 
 # A message may be sent if its campaign or flow is live and consent allows it (P4, P5). This condition is sufficient,
-# not necessary: `claim_one` would claim every message for which it holds, and decides about all others. Deleted lists
-# do not matter here: no list of a campaign with open messages can be deleted, and later retries call `get_refusal`.
+# not necessary: `claim_one` would claim every message for which it holds, and decides about all others, such as SMS to
+# contacts with a time zone of their own, in which their quiet hours are. Deleted lists do not matter here: no list of a
+# campaign with open messages can be deleted, and later retries call `get_refusal`.
 _SURELY_ALLOWED = (
     "transactional = 0 AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL "
@@ -369,8 +372,7 @@ def claim(candidates: list[LedgerRow], process: str) -> set[int]:
     """Claim messages for `process` in the ledger, and return the ids of those that were claimed.
 
     The caller must not send the others. Nothing is claimed while the disk guard or the lease stops sending. The result
-    equals
-    calling `claim_one` for each message (a test compares them).
+    equals calling `claim_one` for each message (a test compares them).
     """
     require_write_transaction()
     candidates = _list_permitted(candidates)
@@ -417,7 +419,7 @@ _LOG_CLAIM = (
     f"WHERE +status IN ('queued', 'held') AND due_at <= :now AND {_KEEPS_TRANSPORT} "
     f"AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = message.id) AND {_SURELY_ALLOWED}"
 )
-# Items: (id, subject, sender, Message-ID). The claim may have been settled since; then the acceptance gets a row alone.
+# Items: (id, subject, sender, Message-ID). If the claim has been settled already, the acceptance gets a row of its own.
 _LOG_ACCEPTED = (
     "INSERT INTO send_log (message_id, sent_at, subject, sender, internet_message_id) "
     "SELECT item.value ->> 0, :now, item.value ->> 1, item.value ->> 2, item.value ->> 3 "
@@ -448,16 +450,18 @@ _MARK_LOGGED_AS_SENT = (
     "internet_message_id = l.internet_message_id, error_code = NULL, error_smtp = NULL, error_enhanced = NULL, "
     f"error_text = NULL, updated_at = :now FROM send_log l WHERE m.id = +l.message_id AND {_ACCEPTED}"
 )
-# Numbers of the transactions that claim messages (`batch`). They start again with each process, whose start empties the
-# log before.
+# Numbers of the transactions that claim messages (`batch`). Each process counts from 1, because the log is emptied when
+# a process starts.
 _batch_numbers = itertools.count(1)
 
 
 def record_and_claim(new_outcomes: list[Outcome], candidates: list[LedgerRow], process: str) -> set[int]:
     """Record the outcomes of the sender and claim its next messages; return the ids of the claimed ones.
 
-    The caller must not send a message whose id is not returned. Accepted emails and claims that are certainly allowed
-    are logged; all else is recorded and claimed in the ledger. No message is claimed that was sent before a restore.
+    The caller must not send a message whose id is not returned. Consent and suppressions are checked as messages are
+    claimed, so that an opt-out takes effect on messages that are queued already (P4). Accepted emails and claims that
+    are certainly allowed (`_SURELY_ALLOWED`) are logged; all others are recorded and claimed in the ledger. A message
+    that was sent before a restore is not claimed.
     """
     require_write_transaction()
     accepted = [outcome for outcome in new_outcomes if _can_be_logged(outcome)]
@@ -499,7 +503,7 @@ def _can_be_logged(outcome: Outcome) -> bool:
 
 
 def _claim_in_log(candidates: list[LedgerRow], process: str) -> set[int]:
-    # If not all are claimed, the rows with this number are the claimed ones: the log may have others.
+    # The log also has rows of other transactions, so the number shows which rows this one has inserted.
     number = next(_batch_numbers)
     items = [
         (row.id, row.first_attempt_at, row.body_hash, row.provider) for row in candidates if row.channel == "email"
@@ -515,7 +519,7 @@ def _claim_in_log(candidates: list[LedgerRow], process: str) -> set[int]:
 
 
 def replace_lost(outcome: Outcome) -> Outcome:
-    """Return what to record for an outcome that cannot be recorded: a person decides about the message."""
+    """Return the outcome to record in place of one that cannot be recorded, so that a person decides (`uncertain`)."""
     is_accepted = outcome.error is None and outcome.skip_reason is None
     error = OutcomeLost(_LOST_ACCEPTANCE if is_accepted else _LOST_OUTCOME)
     return msgspec.structs.replace(outcome, error=error, skip_reason=None)
@@ -553,7 +557,10 @@ def settle_log() -> None:
 
 
 def _record_one_by_one(handle: Any) -> list[Outcome]:
-    """Record each accepted message of the log alone; return those that failed, as claims without an outcome."""
+    """Record each accepted message of the log alone, and return the outcomes of those for which that failed.
+
+    Their rows of the log become claims again.
+    """
     lost = []
     logged = rows("SELECT message_id, subject, sender, internet_message_id FROM send_log WHERE sent_at IS NOT NULL")
     for message_id, *headers in logged:

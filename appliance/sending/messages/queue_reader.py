@@ -56,10 +56,10 @@ class TransportChooser(Protocol):
     """Chooses the transports of the rows that are read together."""
 
     def choose(self, row: LedgerRow, /) -> LedgerRow:
-        """Return a row with the provider that it is to have if it is returned."""
+        """Return a row with the provider that is to send it, if the reader returns it."""
 
     def use(self, row: LedgerRow, /) -> None:
-        """Record that a row is returned with the provider that was chosen."""
+        """Record that the reader returns a row with the provider that was chosen."""
 
 
 class Source(NamedTuple):
@@ -384,11 +384,11 @@ class _ReadRequest:
         self.returned_ids: set[int] = set()
 
     def choose(self, row: LedgerRow) -> LedgerRow:
-        """Return a row that is not taken with the provider that is chosen for it."""
+        """Return a row with the provider that is chosen for it; the row must not be taken."""
         return row if self._chooser is None else self._chooser.choose(row)
 
     def use(self, row: LedgerRow) -> None:
-        """Record that a row is returned with the provider that was chosen; not before, as it may be a probe."""
+        """Record that a row is returned with the provider that was chosen, which may make the row its probe."""
         if self._chooser is not None:
             self._chooser.use(row)
 

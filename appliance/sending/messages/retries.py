@@ -122,7 +122,7 @@ def recover_interrupted(interrupted: list[tuple[LedgerRow, OutgoingMessage | Non
             # Without a hash the message was never rendered, so nothing of it was sent.
             outcomes.record_failure(Outcome(row, Postponed(STOPPED_WHILE_SENDING, 0)))
         elif prepared is None and row.uncertain_count == 0 and outcomes.get_channel_settings(row).in_doubt == "resend":
-            # It would be sent with other bytes, or cannot be rendered any more.
+            # The message would be sent with other bytes, or can no longer be rendered.
             sent_journal.record_sent([row], is_doubtful=True)
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (row.id,))
             ledger.mark_uncertain(
@@ -164,8 +164,8 @@ def settle_lookup(row: LedgerRow, prepared: OutgoingMessage, accepted: Sequence[
     """Record an uncertain SMS as sent if the provider has accepted it, else schedule or end its lookups.
 
     `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt.
-    An accepted SMS that belongs to another message does not count. A message that is not being looked up any more is
-    left as it is.
+    An accepted SMS that belongs to another message does not count. A message that is no longer being looked up is left
+    as it is.
     """
     require_write_transaction()
     lookup_count = _get_lookup_count(row)
@@ -227,7 +227,7 @@ def postpone_lookup(row: LedgerRow, error: DeliveryError) -> None:
 
 
 def _get_lookup_count(row: LedgerRow) -> int | None:
-    """Return the number of lookups of an SMS so far, or None if it is not being looked up any more."""
+    """Return the number of lookups of an SMS so far, or None if it is no longer being looked up."""
     result = fetch_one(
         "SELECT r.lookup_count FROM retry_payload r JOIN message m ON m.id = r.message_id "
         "WHERE m.id = ? AND m.status IN ('queued', 'held')",
@@ -326,7 +326,7 @@ def confirm_arrival(message_id: int, provider_id: str | None = None) -> None:
 def cancel(account_id: int, message_id: int, actor: str) -> Message:
     """Cancel a queued or held message and return it.
 
-    If an earlier attempt may have been accepted, the status becomes `uncertain` instead of `cancelled`. Raise
+    If an earlier attempt may have been accepted, the status becomes `uncertain` instead of `cancelled`. Raises
     NotFound, or Invalid (`invalid_transition`).
     """
     require_write_transaction()
@@ -358,8 +358,8 @@ def retry_selection(campaign_id: int, selection: MessageSelection, actor: str) -
 def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int:
     """Requeue the failed or uncertain messages with these ids, and return the number of requeued messages.
 
-    Messages of other accounts, of cancelled campaigns, with another status, or whose recipients may not get them any
-    more (`queue.get_refusal`) are left as they are.
+    Messages of other accounts, of cancelled campaigns, with another status, or whose recipients may no longer get them
+    (`queue.get_refusal`) are left as they are.
     """
     require_write_transaction()
     sql = f"SELECT {COLUMNS} FROM message WHERE account_id = ? AND id = ? AND status IN ('failed', 'uncertain')"
@@ -419,14 +419,14 @@ def _require_action(row: Message, action: str) -> None:
 def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
     """Set messages of one campaign (or of none) to `queued` and due at once.
 
-    `uncertain_count` is not reset, so that a message which is uncertain again is not sent again automatically. Nor is
-    the time of the first attempt, which is the Date of the message: if its retry period is over, it is tried once
-    (docs/promises.md#p6). Emails of a transport that was deleted since are sent with the default one.
+    `uncertain_count` is not reset, so that a message which is uncertain again is not sent again automatically. The time
+    of the first attempt is not reset either, because it is the Date of the message: if its retry period is over, the
+    message is tried once (docs/promises.md#p6). Emails whose transport has been deleted are sent with the default one.
     """
     if not message_ids:
         return
     now = clock.now_ms()
-    # A person has decided, so the result of a lookup at the provider is not needed any more.
+    # A person has decided, so the result of a lookup at the provider is no longer needed.
     connection().executemany(
         "UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?",
         [(message_id,) for message_id in message_ids],

@@ -11,7 +11,7 @@ from appliance.storage.database import fetch_one
 from appliance.storage.journal import SENT_HASH_BYTES, Sent, SentMessage
 from appliance.storage.transactions import require_write_transaction
 
-_MAX_MESSAGES = 1_000  # of a line
+_MAX_MESSAGES = 1_000  # in one line
 _NO_HASH = bytes(SENT_HASH_BYTES)
 # The campaign that a campaign is a copy of, if it is one date of a series.
 _SERIES = (
@@ -29,7 +29,10 @@ class Source(NamedTuple):
 
     @classmethod
     def from_row(cls, row: LedgerRow) -> "Source":
-        """Return the source of a message. The hidden flow of a campaign is none, nor a flow whose run was deleted."""
+        """Return the source of a message.
+
+        The hidden flow of a campaign does not count as a flow, nor does a flow whose run has been deleted.
+        """
         if row.campaign_id is not None:
             return cls(row.account_id, row.campaign_id)
         return cls(row.account_id, flow_id=row.flow_id if row.run_id is not None else None)
@@ -42,7 +45,7 @@ class AddressHasher:
         self._hash = crypto.make_address_hasher()
 
     def hash_recipient(self, kind: str, key: str | None) -> bytes:
-        """Return the hash of an address, or zeros for that of an erased recipient (None)."""
+        """Return the hash of an address, or zeros for an erased recipient, whose `key` is None."""
         return self._hash(kind, key)[:SENT_HASH_BYTES] if key is not None else _NO_HASH
 
 
@@ -67,7 +70,7 @@ def record_sent(ledger_rows: Iterable[LedgerRow], is_doubtful: bool = False) -> 
 def pack_lines(
     source: Source, messages: Sequence[SentMessage], described: dict[str, Any], **common: Any
 ) -> Iterator[Sent]:
-    """Yield the lines for messages of one source, none of them longer than `_MAX_MESSAGES`."""
+    """Yield the lines for messages of one source, each with at most `_MAX_MESSAGES` messages."""
     for start in range(0, len(messages), _MAX_MESSAGES):
         yield journal.pack_sent(
             messages[start : start + _MAX_MESSAGES], account=source.account_id, campaign=source.campaign_id,
@@ -76,7 +79,7 @@ def pack_lines(
 
 
 def _describe(source: Source) -> dict[str, Any]:
-    """Return the keys of a line that tell a source from another one with its id, and name its date in a series."""
+    """Return the keys of a line that distinguish a source from another with the same id, and its date in a series."""
     if source.campaign_id is not None:
         row = fetch_one(_SERIES, (source.campaign_id,))
         if row is not None:

@@ -24,7 +24,7 @@ class TransportStates(NamedTuple):
 
     `unavailable` are paused, throttled as a whole, or have used up an hourly limit; `full` have used up the quota of
     their warm-up, which transactional messages need not wait for. `throttled_groups` are (transport, recipient group)
-    whose servers asked for a lower rate; in direct delivery a group is the operator of the servers, if it is known.
+    pairs whose servers asked for a lower rate; in direct delivery a group is the operator of the servers, if known.
     """
 
     unavailable: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class TransportRules:
         if row.provider == CAPTURE or row.channel != "email" or row.uncertain_count:
             return (row.provider,)
         if not self.has_choice:
-            # A message that was queued for a transport that was deleted since.
+            # The transport that the message was queued for may have been deleted since then.
             return (row.provider,) if row.provider in self._known else (self._default,)
         address = row.recipient_key or ""
         domain = domain_of(row.sender or "")
@@ -80,15 +80,18 @@ class TransportRules:
         return row if key == row.provider else row._replace(provider=key)
 
     def replace_deleted(self, row: LedgerRow) -> LedgerRow:
-        """Return a row with the default transport if its own was deleted since it was queued; for one transport."""
+        """Return a row with the default transport if its own has been deleted since it was queued.
+
+        Use it while there is only one transport.
+        """
         return row if row.provider in self._known else self.choose(row, ALL_OPEN)
 
     def has_alternative(self, row: LedgerRow) -> bool:
-        """Return whether another transport than that of the row may send its message."""
+        """Return whether a transport other than that of the row may send its message."""
         return any(key != row.provider for key in self.list_candidates(row))
 
     def is_replaceable(self, key: str) -> bool:
-        """Return whether every rule with a transport names another one too, so that its messages need not wait."""
+        """Return whether the messages of a transport need not wait for it: each rule with it names another one too."""
         used = [rule for rule in self._rules if key in rule.shares]
         has_catch_all = any(rule.is_catch_all for rule in self._rules)
         return (
@@ -100,7 +103,7 @@ class TransportRules:
 
 
 class ReplacingChooser:
-    """The choice of transports while there is only one: it takes the messages of those that were deleted."""
+    """The `TransportChooser` while there is only one transport, which takes the messages of deleted transports."""
 
     def __init__(self, rules: TransportRules) -> None:
         self.choose = rules.replace_deleted
@@ -110,7 +113,7 @@ class ReplacingChooser:
 
 
 class RulesChooser:
-    """The choice of transports by rules for the rows that are read together, beginning with the present states.
+    """The `TransportChooser` that applies rules to the rows of one reading, beginning with the present states.
 
     `begin_probe` is that of the circuit breaker: a transport that gets a probe takes no other message.
     """
@@ -121,11 +124,11 @@ class RulesChooser:
         self._rules, self._states, self._begin_probe = rules, states, begin_probe
 
     def choose(self, row: LedgerRow) -> LedgerRow:
-        """Return a row with the transport that it is to have if it is returned."""
+        """Return a row with the transport that is to send it, if the reader returns it."""
         return self._rules.choose(row, self._states)
 
     def use(self, row: LedgerRow) -> None:
-        """Make a returned row the probe of its transport, if the transport has just been opened again."""
+        """Make a row that the reader returns the probe of its transport, if the pause of that has just ended."""
         if self._begin_probe(row):
             self._states = self._states._replace(unavailable=self._states.unavailable | {row.provider})
 
@@ -150,7 +153,7 @@ class _Rule:
     def order(self, address: str) -> Sequence[str]:
         """Return the transports of the rule for a recipient, those with a share first.
 
-        The order is the same each time, and a transport is first for a part of all recipients that is its share. It is
+        A recipient always gets the same order, and each transport is first for its share of all recipients. This is
         weighted rendezvous hashing: a change of the shares moves as few recipients as possible.
         """
         if len(self._weighted) == 1:

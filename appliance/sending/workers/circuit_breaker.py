@@ -37,10 +37,11 @@ _STOP_FILE_SECONDS = 0.05
 
 
 class PauseRequest(NamedTuple):
-    """The campaigns to pause, each with the text of a rejection that is its own.
+    """The providers and the single campaigns to pause, each with the text of the last rejection.
 
-    They are the campaigns with an id in `campaigns`, whose sender is rejected, and all that use one of `providers`,
-    which reject us. A text may name the recipient of a message, so no other campaign gets it.
+    `providers` reject this client or lose its replies, so every campaign that uses one of them is to be paused.
+    `campaigns`, by id, are rejected because of their sender, of missing authentication, or of our reputation at one
+    recipient group. Each campaign gets only a text about its own messages, because a text may name a recipient.
     """
 
     providers: dict[str, str]
@@ -56,7 +57,7 @@ class _TransportPause(NamedTuple):
 
 
 class _Probe(NamedTuple):
-    """A message that shows whether a provider works again, and until when its answer is awaited (`clock.monotonic`)."""
+    """A message that shows whether a provider works again, and when to stop waiting for it (`clock.monotonic`)."""
 
     message_id: int
     until: float
@@ -74,9 +75,10 @@ def _forget_oldest(counts: dict[Any, Any]) -> None:
 class CircuitBreaker:
     """The transports of one channel that are paused, and the counts of rejections; any thread may call its methods.
 
-    A provider that fails is paused for `probe_after` seconds, in which its messages wait without using up attempts.
-    If `is_replaceable` is true for it, others take its messages, so no campaign is paused because it rejects us.
-    This class pauses no campaign itself: `jobs.advance_campaigns` pauses what `get_pause_request` returns.
+    A provider, which is the name of a transport, is paused for `probe_after` seconds when it fails; its messages wait
+    without using up attempts. If `is_replaceable` returns true for it, other transports take its messages, so no
+    campaign is paused because that provider rejects us. This class does not pause campaigns itself:
+    `jobs.advance_campaigns` pauses what `get_pause_request` returns.
     """
 
     def __init__(self, probe_after: float, is_replaceable: Callable[[str], bool] | None = None) -> None:
@@ -129,7 +131,7 @@ class CircuitBreaker:
             return True
 
     def cancel_probe(self, row: LedgerRow) -> None:
-        """Forget a probe that was not sent to its provider, so that the next message is one."""
+        """Forget a probe that was not sent to its provider, so that the next message is the probe."""
         if not self._probes:  # the usual case, asked for each message that is dropped
             return
         with self._lock:
@@ -197,7 +199,7 @@ class CircuitBreaker:
     def _end_pause(self, provider: str) -> None:
         """Forget the last pause of a provider that has replied, and its probe.
 
-        The reply may be a late one on a connection that was opened before the pause, which then goes on.
+        A pause that has not ended continues, because the reply may have come late, on a connection from before it.
         """
         pause = self._pauses.get(provider)
         if pause is not None and pause.until <= clock.monotonic():
@@ -205,7 +207,7 @@ class CircuitBreaker:
             self._probes.pop(provider, None)
 
     def _record_good_reply(self, row: LedgerRow, error: DeliveryError | None) -> None:
-        """Reset the counts that a reply ends, for which neither sender nor transport is the cause."""
+        """Reset the counts that a reply ends; neither the sender nor the transport was at fault."""
         if self._refusal_counts:
             self._refusal_counts.pop(row.provider, None)
             if row.campaign_id is not None:

@@ -238,8 +238,8 @@ class EmailRateLimits(RateLimits):
             return group
         return get_transport_limit_name(provider) if group == ALL else f"{group} {get_transport_limit_name(provider)}"
 
-    def get_own_queue(self, row: LedgerRow, first: LedgerRow) -> str | None:
-        """Return the limit of the transport of a message, if there are several and the other message has another."""
+    def get_limit_to_wait_for(self, row: LedgerRow, first: LedgerRow) -> str | None:
+        """Return the name of the limit of the message's transport, if the first message has another transport."""
         has_other = self._rules.has_choice and row.provider != first.provider
         return get_transport_limit_name(row.provider) if has_other else None
 
@@ -269,7 +269,7 @@ class EmailRateLimits(RateLimits):
         return TransportStates(frozenset(self.list_unavailable(unavailable)), frozenset(full), frozenset(throttled))
 
     def get_chooser(self, unavailable: Collection[str], begin_probe: Callable[[LedgerRow], bool]) -> TransportChooser:
-        """Return what chooses transports by the rules (`TransportRules`), with the present states."""
+        """Return the chooser of transports by the rules (`TransportRules`), with the present states."""
         if not self._rules.has_choice:
             return ReplacingChooser(self._rules)
         return RulesChooser(self._rules, self._get_states(unavailable), begin_probe)
@@ -283,7 +283,11 @@ class EmailRateLimits(RateLimits):
         return self._rules.has_alternative(row) and not self._get_states(unavailable).is_open(row.provider, row)
 
     def list_unread(self, paused: Collection[str]) -> tuple[str, ...]:
-        """Return the unavailable providers; of several, only if all are, because others take their messages."""
+        """Return the unavailable providers.
+
+        With several transports to choose from, return them only if all are unavailable, because else another one takes
+        their messages.
+        """
         if not self._rules.has_choice:
             return super().list_unread(paused)
         unavailable = self.list_unavailable(paused)

@@ -26,10 +26,11 @@ _SETTLE_SECONDS = 0.1
 _MAX_LOGGED = 500
 
 
-class Writing:
-    """An outcome and a claim on their way to the disk: await it for whether the message is claimed, or for the error.
+class PendingWrite:
+    """The pending write of an outcome and a claim.
 
-    A task that is cancelled while it waits does not cancel the write.
+    Await it to get whether the message is claimed; it raises the error of a failed write. A task that is cancelled
+    while it waits does not cancel the write.
     """
 
     __slots__ = ("_error", "_is_claimed", "_waiters")
@@ -50,17 +51,17 @@ class Writing:
         return bool(self._is_claimed)
 
     def end(self, is_claimed: bool, error: BaseException | None = None) -> None:
-        """Set the result, or the error that those who wait get."""
+        """Set whether the message is claimed, or the error to raise, and wake the tasks that await this write."""
         self._is_claimed, self._error = is_claimed, error
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
 
-class _Pending(NamedTuple):
+class _Entry(NamedTuple):
     outcome: Outcome | None
     row_to_claim: LedgerRow | None
-    writing: Writing
+    writing: PendingWrite
     claim_error: BaseException | None = None  # why its claim failed, if the outcome is written alone because of that
 
 
@@ -98,25 +99,25 @@ class OutcomeWriter:
 
     def __init__(self, process: str, batch_size: int) -> None:
         self._process, self._batch_size = process, batch_size
-        self._waiting: list[_Pending] = []
-        self._retried_alone: list[_Pending] = []  # entries of a failed batch, each in its own transaction
+        self._waiting: list[_Entry] = []
+        self._retried_alone: list[_Entry] = []  # entries of a failed batch, each in its own transaction
         self._is_busy = False
         self._delay: asyncio.TimerHandle | None = None
         self._logged = 0  # entries written since the log was settled; 0 means that it need not be settled
         self._settle_timer: asyncio.TimerHandle | None = None
 
-    def write(self, outcome: Outcome | None, row_to_claim: LedgerRow | None) -> Writing:
+    def write(self, outcome: Outcome | None, row_to_claim: LedgerRow | None) -> PendingWrite:
         """Write an outcome and claim a message; await the result, which is whether the message is claimed.
 
-        It is there once both are on disk; a message that is not claimed must not be sent. While the storage is
-        unavailable, an outcome is retried until it is stored, and its claim is given up (result False). If the claim
+        The result is available once both are on disk; a message that is not claimed must not be sent. While the storage
+        is unavailable, an outcome is retried until it is stored, and its claim is given up (result False). If the claim
         fails with another error, the outcome is stored without it; if the outcome fails, its message is set to
-        `uncertain`. The error is Unavailable if there is only a claim or the service ends, or any other error of a
+        `uncertain`. Awaiting raises Unavailable if there is only a claim or the service ends, or any other error of a
         claim.
         """
         loop = asyncio.get_running_loop()
-        writing = Writing()
-        self._waiting.append(_Pending(outcome, row_to_claim, writing))
+        writing = PendingWrite()
+        self._waiting.append(_Entry(outcome, row_to_claim, writing))
         if not self._is_busy:
             self._is_busy = True
             self._delay = loop.call_later(_MAX_DELAY_SECONDS, self._submit)
@@ -127,7 +128,7 @@ class OutcomeWriter:
             loop.call_soon(self._submit)
         return writing
 
-    async def wait_for_claim(self, row: LedgerRow, claiming: Writing) -> bool:
+    async def wait_for_claim(self, row: LedgerRow, claiming: PendingWrite) -> bool:
         """Return whether a message was claimed; `claiming` is from `write`.
 
         If the caller is cancelled meanwhile, a message that was claimed is postponed: nothing of it was sent, but
@@ -139,10 +140,10 @@ class OutcomeWriter:
             await self.give_up_claim(row, claiming)
             raise
 
-    async def give_up_claim(self, row: LedgerRow, claiming: Writing) -> bool:
+    async def give_up_claim(self, row: LedgerRow, claiming: PendingWrite) -> bool:
         """Wait for a claim, postpone its message if it was claimed, and return whether it was.
 
-        The outcome must not be written before, because the outcomes of a transaction are recorded before its claims.
+        The outcome must not be written earlier, because the outcomes of a transaction are recorded before its claims.
         """
         try:
             was_claimed = await claiming
@@ -219,7 +220,7 @@ class OutcomeWriter:
         candidates = [entry.row_to_claim for entry in batch if entry.row_to_claim is not None]
         try:
             if any(_may_suppress(outcome) for outcome in outcomes):
-                # This forbids messages to the same address that are claimed already.
+                # A suppression would forbid messages to the same address that are claimed already.
                 future = transactions.submit_essential(queue.record_and_claim, outcomes, candidates, self._process)
             else:
                 future = transactions.submit_record(
@@ -234,7 +235,7 @@ class OutcomeWriter:
 
         future.add_done_callback(done)
 
-    def _finish(self, batch: list[_Pending], finished: "Future[set[int]]") -> None:
+    def _finish(self, batch: list[_Entry], finished: "Future[set[int]]") -> None:
         error = finished.exception()
         if isinstance(error, Unavailable):
             self._handle_unavailable(batch, error)
@@ -263,7 +264,7 @@ class OutcomeWriter:
                     entry.writing.end(entry.row_to_claim is not None and entry.row_to_claim.id in claimed)
         self._submit_later()
 
-    def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
+    def _handle_unavailable(self, batch: list[_Entry], error: Exception) -> None:
         """Retry the outcomes of a batch later, without their claims, and fail the entries that have only a claim.
 
         If the writer has stopped, all entries fail. An entry fails with `error`.
@@ -278,6 +279,6 @@ class OutcomeWriter:
         asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._submit)
 
     @staticmethod
-    def _raise_to_callers(batch: list[_Pending], error: BaseException) -> None:
+    def _raise_to_callers(batch: list[_Entry], error: BaseException) -> None:
         for entry in batch:
             entry.writing.end(False, error)

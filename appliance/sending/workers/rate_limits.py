@@ -299,8 +299,11 @@ class RateLimits(ABC):
             return True
         return not limits
 
-    def get_own_queue(self, row: LedgerRow, first: LedgerRow) -> str | None:
-        """Return the limit for which a message waits that cannot follow another because of its transport, else None."""
+    def get_limit_to_wait_for(self, row: LedgerRow, first: LedgerRow) -> str | None:
+        """Return the name of a transport's limit, if the message cannot follow another because it has that transport.
+
+        The message then waits for that limit, and does not hold up those behind it. Return None for any other message.
+        """
         return None
 
     def _shares_place(self, limits: list[SendLimit], row: LedgerRow, first: LedgerRow) -> bool:
@@ -322,13 +325,13 @@ class RateLimits(ABC):
             for limit in limits:
                 limit.end(was_sent)
 
-    # Returns the names of the limits by which a row is held back before it is rendered, if not the usual ones.
+    # Returns the names of the limits that can hold a row back before it is rendered; None for the usual ones.
     get_names: LimitNames | None = None
 
     def get_chooser(
         self, _unavailable: Collection[str], _begin_probe: Callable[[LedgerRow], bool]
     ) -> TransportChooser | None:
-        """Return what chooses the transports of the rows read next, or None to send each as it is stored.
+        """Return the chooser of transports for the rows read next, or None to send each row as it is stored.
 
         The arguments are `get_unavailable_providers` and `begin_probe` of the circuit breaker.
         """

@@ -15,7 +15,7 @@ from appliance.core import clock, logs
 from appliance.sending.messages.ledger import LedgerRow
 from appliance.sending.messages.queue_reader import LimitNames, QueueReader, Source, get_source, list_campaign_senders
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
-from appliance.sending.workers.rate_limits import ALL, READY_FACTOR, RateLimits
+from appliance.sending.workers.rate_limits import ALL, RateLimits
 from appliance.sending.workers.renderer import RenderedMessage, Renderer
 from appliance.storage import send_lease
 
@@ -25,8 +25,10 @@ _MAX_AGE_SECONDS = 5.0
 # Longest wait of a worker for a limit before it looks for other messages.
 _MAX_WAIT_SECONDS = 5.0
 _MIN_WAIT_SECONDS = 0.001
-# About the memory that the rendered messages may take; of large messages, fewer are rendered ahead.
+# The approximate memory for rendered messages: if messages are large, fewer of them are rendered ahead.
 _MAX_READY_BYTES = 32 * 1024 * 1024
+# A refill begins when fewer than half of the messages to render ahead are ready, so there are at least two of them.
+_MIN_READY = 2
 # A refill renders for at most this long, so that new single messages wait no longer; the rest is read again.
 _MAX_RENDER_SECONDS = 0.25
 # A turn of usual templates takes one to two milliseconds.
@@ -75,7 +77,8 @@ class ReadyQueue:
         # Ids of messages in this queue, or with a worker and not claimed yet: their rows are not read again.
         self._taken_ids: set[int] = set()
         self._channel = channel
-        self._held_limits: set[str] = set()  # of senders whose campaigns the last refill held back for want of room
+        # The limits of senders that had no room, so that the last refill held back their campaigns.
+        self._held_limits: set[str] = set()
         self._renderer = Renderer()
         self._reader = QueueReader(channel, names or limits.get_names)
         self._parked_groups: set[str] = set()  # recipient groups and limits with parked rows
@@ -83,8 +86,8 @@ class ReadyQueue:
         # The compilation in progress; until it is done, the rows without compiled content, which stay taken.
         self._compiling: asyncio.Task[None] | None = None
         self._uncompiled: dict[int, LedgerRow] = {}
-        self._turn = asyncio.Lock()  # of the worker that waits for a limit
-        self._changed = asyncio.Event()  # ends that wait (`_wait_for_change`)
+        self._limit_lock = asyncio.Lock()  # held by the one worker that waits for a limit
+        self._changed = asyncio.Event()  # ends the wait of that worker (`_wait_for_change`)
         self._refill_requested = False
         self._parked_until = 0.0
         # After a failed refill: the delay before the next, and the time from which it may begin.
@@ -106,7 +109,7 @@ class ReadyQueue:
                     return None
                 ready = self.poll()
                 continue
-            async with self._turn:  # one worker waits at a time, so that a limit that opens wakes only one
+            async with self._limit_lock:  # one worker waits at a time, so that a limit that opens wakes only one
                 if self._stop_switch.is_halted():
                     return None
                 self._changed.clear()
@@ -137,8 +140,9 @@ class ReadyQueue:
     def poll(self, behind: LedgerRow | None = None) -> RenderedMessage | None:
         """Return the next message that may be sent now, or None; start a refill if needed.
 
-        The message will be pipelined behind `behind`, if that is given, and thus sent later than it is taken. So only a
-        message to which no limit applies is returned, or one that can take over the place of the other.
+        If `behind` is given, the message will be pipelined behind that one, and thus sent some time after it was taken.
+        So only a message is returned to which no limit applies, or which can take over the place of the other at its
+        limit (`RateLimits.follow`).
         """
         ready = self._pop_admitted(behind)
         self._start_refill()
@@ -206,8 +210,8 @@ class ReadyQueue:
                 if behind is not None:
                     if self._limits.follow(ready.row, sender, behind):
                         return ready
-                    # A message of another transport makes way, because one of the same may come after it.
-                    name = self._limits.get_own_queue(ready.row, behind)
+                    # A message of another transport is moved aside, because a later one may be of the same transport.
+                    name = self._limits.get_limit_to_wait_for(ready.row, behind)
                     if name is None:
                         queue.appendleft(ready)
                         return None
@@ -395,17 +399,17 @@ class ReadyQueue:
         return counts
 
     def _get_held_sources(self, room: Mapping[str, int]) -> set[Source]:
-        """Return the campaigns, and accounts of other messages, whose rows are not read.
+        """Return the campaigns, and the accounts of other messages, whose rows are not read.
 
-        They are the campaigns that the circuit breaker holds, those of which no sender's limit has room, and all with
-        messages whose content is not compiled.
+        They are the campaigns that the circuit breaker holds, the campaigns for which no limit of a sender has room,
+        and every source of messages whose content is not compiled.
         """
         campaigns = {*self._breaker.get_held_campaigns(), *self._find_limited_campaigns(room)}
         held = {Source("campaign", campaign_id) for campaign_id in campaigns}
         return held.union(map(get_source, self._uncompiled.values()))
 
     def _find_limited_campaigns(self, room: Mapping[str, int]) -> set[int]:
-        """Return the campaigns of which no sender's limit has room, and set `_held_limits`.
+        """Return the campaigns for which no limit of a sender has room, and set `_held_limits`.
 
         The rows of a campaign that has another sender with room are parked one by one (`QueueReader`).
         """
@@ -455,9 +459,9 @@ class ReadyQueue:
         self._rendered.append(ready)
 
     def _keep_uncompiled(self, candidates: dict[int, LedgerRow]) -> None:
-        """Keep the rows whose content has to be compiled, removing them from the dict, and compile one content.
+        """Keep the rows whose content has to be compiled, remove them from the dict, and compile the first content.
 
-        If they were given back, they would be read again and again until they can be rendered.
+        If the rows were given back, they would be read again and again until they can be rendered.
         """
         rows = [row for source_rows in self._renderer.uncompiled.values() for row in source_rows]
         for row in rows:
@@ -466,7 +470,7 @@ class ReadyQueue:
             self._compiling = asyncio.create_task(self._finish_compiling(self._renderer.compile_first()))
 
     async def _finish_compiling(self, compiling: "Future[list[RenderedMessage]]") -> None:
-        """Wait until a content is compiled; then all rows in `_uncompiled` are read again, in fair shares.
+        """Wait until the content is compiled; then all rows in `_uncompiled` are read again, in fair shares.
 
         Refills go on meanwhile, so other messages do not wait: a compilation may take as long as
         `limited_process.MAX_SECONDS`.
@@ -480,19 +484,21 @@ class ReadyQueue:
                 self._drop(row)
             self._uncompiled, self._compiling = {}, None
             self._changed.set()
-        # Also if a refill is in progress, because it may have passed these rows. It begins before any worker goes on.
+        # A further refill is requested even if one is in progress, which may have passed these rows. It starts before
+        # any worker continues.
         self.is_exhausted, self._refill_requested = False, True
         self._start_refill()
 
     def _limit_memory(self) -> None:
         """Set how many messages are rendered ahead, by the average size of those that are ready.
 
-        At least two are, because a refill begins below half of this number.
+        It is at least two, because a refill begins below half of this number.
         """
         ready = [*self._rendered_single, *self._rendered]
         sizes = [len(message.prepared.envelope.content) for message in ready if message.prepared is not None]
         if sizes:
-            self._max_ready = min(self._usual_max_ready, max(READY_FACTOR, _MAX_READY_BYTES * len(sizes) // sum(sizes)))
+            fitting = _MAX_READY_BYTES * len(sizes) // sum(sizes)
+            self._max_ready = min(self._usual_max_ready, max(_MIN_READY, fitting))
 
     def _forget_idle_limits(self) -> None:
         """Forget the limits for which no message waits, so that they are not scanned by each poll."""

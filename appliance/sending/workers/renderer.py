@@ -83,8 +83,8 @@ class Renderer:
         """Render messages in turns of up to `_MAX_TURN_MESSAGES`; yield a future of the signed messages of each turn.
 
         A message that cannot be rendered has its `failure` set. After `seconds`, no further turn begins, so messages
-        may be missing. The messages of a content that has to be compiled in the other thread are missing too, and are
-        in `uncompiled` afterwards. Accounts take turns by the processor time that they used, so that a slow template of
+        may be missing. Messages whose content has to be compiled in the other thread are missing too, and are in
+        `uncompiled` afterwards. Accounts take turns by the processor time that they used, so that a slow template of
         one account does not delay the others.
         """
         preparer, shares = self._preparer, self.shares
@@ -127,14 +127,14 @@ class Renderer:
     def compile_first(self) -> "Future[list[RenderedMessage]]":
         """Compile the first content of `uncompiled`; return a future of its messages that have to wait longer.
 
-        The others can be rendered once the future is done. Only one content is compiled at a time, so that a message
-        of another account does not wait for many.
+        The other messages can be rendered once the future is done. Only one piece of content is compiled at a time, so
+        that a message of another account does not wait for many.
         """
         content, messages = next(iter(self.uncompiled.items()))
         return self._compiler.submit(self._compile, content, messages)
 
     def _compile(self, content: MessageSource, messages: list[LedgerRow]) -> list[RenderedMessage]:
-        """Compile a content for later calls of `render_turns`; return its messages if they have to wait longer."""
+        """Compile content for later calls of `render_turns`; return its messages if they have to wait longer."""
         started_at = time.monotonic()
         try:
             with charge_account(messages[0].account_id):
@@ -188,7 +188,7 @@ def _build(preparer: MessagePreparer, row: LedgerRow) -> UnsignedMessage | Outco
         raise
     except SenderRejected as error:
         # The recipient is not at fault: the message is tried again, and after repeated errors its campaign is paused.
-        # A new error, because the traceback of this one refers to all that was rendered.
+        # The outcome gets a new error, because the traceback of this one would keep all rendered content in memory.
         return Outcome(row, SenderRejected(error.text))
     except (apsw.Error, peewee.DatabaseError) as error:
         # The recipient is not at fault, and the error may be temporary.
@@ -201,7 +201,7 @@ def _build(preparer: MessagePreparer, row: LedgerRow) -> UnsignedMessage | Outco
 
 
 def _sign_turn(drafts: list[_Draft]) -> list[RenderedMessage]:
-    """Sign the messages of a turn that could be rendered; return all, in the same order."""
+    """Sign a turn of messages, and return them in the same order, with those that could not be rendered."""
     return [_sign(row, draft) for row, draft in drafts]
 
 

@@ -39,7 +39,7 @@ from appliance.sending.messages import ledger, queue
 from appliance.sending.messages.ledger import LedgerRow, Outcome
 from appliance.sending.messages.retries import STOPPED_WHILE_SENDING
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
-from appliance.sending.workers.outcome_writer import Writing, postpone
+from appliance.sending.workers.outcome_writer import PendingWrite, postpone
 from appliance.sending.workers.renderer import RenderedMessage
 from appliance.sending.workers.sender import WorkerContext
 from appliance.storage import transactions
@@ -52,12 +52,12 @@ IDLE_SECONDS = 30.0
 
 
 class _PendingClaim(NamedTuple):
-    """A claim on its way to the disk.
+    """A claim that is being written.
 
-    The result of `claiming` is whether the message was claimed; `revision` is the permission revision from before.
+    Await `claiming` to get whether the message was claimed; `revision` is the permission revision before the claim.
     """
 
-    claiming: Writing
+    claiming: PendingWrite
     revision: int
 
 
@@ -87,7 +87,7 @@ class SmtpWorker:
         # Connections that are being closed, and claims that are being given up.
         self._background_tasks: set[asyncio.Future[None]] = set()
         self._next: NextMessage | None = None
-        # Until when it may wait here (time of the event loop; 0 if it does not wait), and what checks that.
+        # Until when the next message may wait here (time of the event loop; 0 if it does not wait), and its timer.
         self._next_waits_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         # Whether the server took longer to accept the last message than a message may wait here.
@@ -118,7 +118,7 @@ class SmtpWorker:
             return True
         is_halted = self._stop_switch.is_halted()
         if is_halted and self._next is not None:
-            self._put_back_next()  # a message taken meanwhile
+            self._put_back_next()  # the message was taken while the switch was not halted yet
         if self._next is None and not is_halted and not self._limits.has_overall_limit:
             self._next = _as_next(self._ready_queue.poll())
         if self._next is None:
@@ -153,7 +153,7 @@ class SmtpWorker:
         """Send the next message, or put it back into the queue if a limit now applies to it."""
         client, connection_error = await self._connect()
         message, self._next = self._next, None
-        if message is None:  # it was put back while connecting took long
+        if message is None:  # the message was put back, because connecting took long
             return
         if self._is_admitted(message.ready):
             try:
