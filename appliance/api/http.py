@@ -433,8 +433,8 @@ def get_idempotency_key(request: Request, body: Any = None) -> str | None:
 async def receive_file(request: ApiRequest, target: Path, max_bytes: int, noun: str) -> uploads.Form:
     """Write the multipart field `file` of a request to the path `target` while it arrives, and return the form.
 
-    `noun` names the file in error messages, such as `an import`. Raises ApiError: 413 for more than `max_bytes`, 415
-    for a wrong content type, and 400 for a malformed form.
+    `noun` begins the sentence of an error about the file, such as `An import`. Raises ApiError: 413 for more than
+    `max_bytes`, 415 for a wrong content type, and 400 for a malformed form.
     """
     stream: Any = request.http.stream
     try:

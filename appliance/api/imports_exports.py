@@ -198,7 +198,7 @@ async def _receive_import(request: ApiRequest) -> AsyncIterator[tuple[Upload, Fi
     """
     target = await asyncio.to_thread(store.import_directory) / f"incoming-{secrets.token_hex(8)}"
     try:
-        form = await api_http.receive_file(request, target, config.current().limits.import_bytes, "an import")
+        form = await api_http.receive_file(request, target, config.current().limits.import_bytes, "An import")
         faults, texts = Faults(), form.texts
         read = validation.read_partial(ImportForm, texts)
         faults.merge(read.faults.fields)

@@ -375,7 +375,7 @@ async def _receive_picture(request: ApiRequest) -> tuple[str, Picture]:
     faults, picture = Faults(), None
     try:
         target = Path(directory.name) / "file"
-        form = await http.receive_file(request, target, media.MAX_UPLOAD_BYTES, "an upload")
+        form = await http.receive_file(request, target, media.MAX_UPLOAD_BYTES, "An upload")
         options = faults.collect(validation.read, UploadForm, form.texts, "", True) or UploadForm()
         if form.filename is None:
             faults.add("file", "can't be blank")

@@ -252,7 +252,7 @@ def test_slow_connections_do_not_block_others(server: Server) -> None:
 
 
 def test_a_chunked_import_is_limited(fresh_server: FreshServer) -> None:
-    """A chunked body over the limit is a 413, is not read further, and leaves no file."""
+    """A chunked body over the limit is a 413 with the limit in a sentence, is not read further, and leaves no file."""
     server = fresh_server(env={"CAMPANERO_LIMITS__IMPORT_BYTES": "1000000"})
     key = server.client().key
     head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
@@ -262,6 +262,7 @@ def test_a_chunked_import_is_limited(fresh_server: FreshServer) -> None:
     pieces = [head, b"%x\r\n%s\r\n" % (len(begin), begin)] + [b"%x\r\n%s\r\n" % (len(line), line)] * 40
     response = send_raw(server, *pieces)
     assert response.startswith(b"HTTP/1.1 413")
+    assert b'"An import may have at most 1000000 bytes."' in response
     assert [path.name for path in (server.data / "imports").iterdir()] == []
     assert server.client().get("/imports").json == []
     head = head.replace(b"Host: x", b"Host: x\r\nConnection: close")
