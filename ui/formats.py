@@ -48,23 +48,18 @@ def strip_setting_names(text: str) -> str:
     return _SETTING_NAMES.sub("", text)
 
 
-_SENTENCE_ENDS = (".", "?", ")", ":", "。", "？", "）", "：")
-
-
 uncapitalize = i18n.uncapitalize
 
 
 def sentence(text: str) -> str:
     """Return a message as a sentence with a capital letter and a full stop.
 
-    A text that was stored in English is translated. Setting names are removed, and merge tag errors reworded. A domain
-    or address at the start keeps its small letter.
+    A text that was stored in English is translated. Setting names are removed, and merge tag errors reworded.
     """
     text = strip_setting_names(i18n.translate_stored(text.strip()))
     for fault, message in _MERGE_FAULTS.items():
         text = text.replace(fault, gettext(message))
-    is_name = "." in text.partition(" ")[0][:-1]
-    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith(_SENTENCE_ENDS) else ".")
+    return i18n.to_sentence(text)
 
 
 # The time zone of the account whose page is being rendered.

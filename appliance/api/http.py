@@ -25,7 +25,7 @@ from sanic_routing.exceptions import BaseException as RoutingException
 
 from appliance.accounts import request_limits
 from appliance.api.endpoints import ApiRequest, Route
-from appliance.core import errors, uploads, validation
+from appliance.core import errors, i18n, uploads, validation
 from appliance.core.errors import Invalid
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
@@ -256,6 +256,8 @@ def _describe_error(error: Exception) -> tuple[int, str, str, dict[str, Any], di
 def _describe_refusal(error: errors.Refused) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:
     status = next(number for kind, number in _STATUS_BY_ERROR if isinstance(error, kind))
     own_message = error.message if error.message != error.code else ""
+    if own_message and not isinstance(error, errors.Invalid):  # whose message begins with the name of a field
+        own_message = i18n.to_sentence(own_message)
     message = own_message or _DEFAULT_MESSAGES.get(error.code, error.code)
     extra = dict(error.extra)
     headers = {}

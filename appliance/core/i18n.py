@@ -346,6 +346,15 @@ def uncapitalize(text: str) -> str:
     return text if text[1:2].isupper() or get_language() == "de" else text[:1].lower() + text[1:]
 
 
+_SENTENCE_ENDS = (".", "?", ")", ":", "。", "？", "）", "：")
+
+
+def to_sentence(text: str) -> str:
+    """Return a message with a capital letter and a full stop. A domain or address at its start is left as it is."""
+    is_name = "." in text.partition(" ")[0][:-1]
+    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith(_SENTENCE_ENDS) else ".")
+
+
 def list_languages() -> list[tuple[str, str]]:
     """Return (tag, name in the current language) of all languages that CLDR names, sorted by name."""
     return list(_list_languages(get_language()))

@@ -159,7 +159,7 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
     if not request.app.ctx.stopping or public.owns_path(path) or static_files.is_static_path(path):
         return None
     if _speaks_json(path):
-        refused = api_http.ApiError(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
+        refused = api_http.ApiError(503, "unavailable", "The service is shutting down.", {"Retry-After": "5"})
         response = await dispatch.handle_error(request, refused)
     else:
         response = await guard.render_stopping(request)

@@ -202,11 +202,13 @@ def test_a_repeat_after_a_merge_or_delete(api: Client) -> None:
 @pytest.mark.parametrize("change", [{"data": {"n": 2}}, {"amount": 3}, {"utm_source": "x"}, {"test": True},
                                     {"created_at": time_ago(minutes=5)}, {"user_agent": PHONE}])  # fmt: skip
 def test_an_idempotency_key_with_another_payload(api: Client, contact_id: int, change: dict[str, Any]) -> None:
-    """A different payload with the same key is a conflict."""
+    """A different payload with the same key is a conflict, whose message is a sentence."""
     body = {"event": "cart_remove", "contact_id": contact_id, "idempotency_key": "r", "data": {"n": 1.0}}
     api.post("/events", body)
     assert api.post("/events", body | {"data": {"n": 1}}).expect(200)["data"] == {"n": 1.0}
-    assert api.post("/events", body | change).expect(409)["code"] == "idempotency_conflict"
+    error = api.post("/events", body | change).expect(409)
+    assert error["code"] == "idempotency_conflict"
+    assert error["message"] == "This idempotency_key was used for another event."
 
 
 def test_a_batch_of_events(api: Client, contact_id: int) -> None:

@@ -55,7 +55,7 @@ def test_readyz_during_a_start(fresh_server: FreshServer) -> None:
     assert Client(server.url).get("/readyz").expect(200) == READY
     early = [response for response in heard if response.status != 200]
     assert {(response.status, response.json["message"]) for response in early} <= {
-        (503, "The service is not ready: starting")
+        (503, "The service is not ready: starting.")
     }
 
 
@@ -65,7 +65,7 @@ def test_readyz_on_a_full_disk(fresh_server: FreshServer) -> None:
     stranger = Client(fresh_server(env=room).url)
     response = stranger.get("/readyz")
     result = response.expect(503)
-    assert (result["code"], result["message"]) == ("unavailable", "The service is not ready: storage")
+    assert (result["code"], result["message"]) == ("unavailable", "The service is not ready: storage.")
     assert response.headers["Retry-After"] == "5"
     assert stranger.get("/healthz").status == 200
 
@@ -77,7 +77,7 @@ def test_readyz_on_a_read_only_disk(fresh_server: FreshServer) -> None:
     with unwritable(server.pid):
         # The service notices with the first failed write
         assert api.post("/contacts", {"email": "reader@example.org"}).status == 503
-        assert wait_for_status(api, 503).json["message"].endswith(": storage")
+        assert wait_for_status(api, 503).json["message"].endswith(": storage.")
         assert api.get("/healthz").status == 503
     assert wait_for_status(api, 200).json == READY
 

@@ -28,7 +28,10 @@ def session_cookie(server: Server, email: str) -> str:
 
 
 def test_permissions_of_roles(fresh_server: FreshServer) -> None:
-    """A viewer changes nothing, an author does not send, an editor does not change the brand; an admin may do all."""
+    """A viewer changes nothing, an author does not send, an editor does not change the brand; an admin may do all.
+
+    A page that refuses an action says why in a sentence.
+    """
     server = fresh_server()
     api = server.client()
     campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
@@ -61,6 +64,13 @@ def test_permissions_of_roles(fresh_server: FreshServer) -> None:
         for path, form in writes.items():
             status = request_page(server, "POST", path, cookie, **form)[0]
             assert (status != 403) == (path in allowed[role]), (role, path, status)
+
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("POST", "/flows/acts", urlencode({"act": "pause"}), FORM | {"Cookie": cookies["author"]})
+    response = connection.getresponse()
+    assert response.status == 403
+    assert "<p>Your role cannot start, pause or archive flows.</p>" in response.read().decode()
+    connection.close()
 
 
 def test_the_limit_of_failed_sign_ins(fresh_server: FreshServer, clock: TestClock) -> None:

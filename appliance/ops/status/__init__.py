@@ -43,7 +43,7 @@ def fetch_readiness(listen: str) -> str:
             connection.close()
         if response.status == 200:
             return "ready"
-        return str(body["message"]).removeprefix("The service is ")
+        return str(body["message"]).removeprefix("The service is ").removesuffix(".")
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return f"does not answer on {listen}"
 
