@@ -166,7 +166,7 @@ def _libraries(names: Iterable[str]) -> Iterator[Part]:
             rf"^\t{re.escape(name)} .* => (\S+)", listed, re.MULTILINE
         )
         if path is None:
-            raise Unknown(f"{name} is no library of this system")
+            raise Unknown(f"{name} is not a library of this system")
         package = _debian(path[1])
         if package and package[0] not in seen:
             seen.add(package[0])

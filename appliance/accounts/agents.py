@@ -22,7 +22,7 @@ NO_STATUS = gettext_noop("An agent cannot change the status. Propose it, so that
 
 
 def require_draft(row: Any, by: Actor, is_draft: bool) -> None:
-    """Raise NotAllowed if an agent would change a campaign or flow that is no draft, or that was or is to be approved.
+    """Raise NotAllowed if an agent would change a campaign or flow that is not a draft, or was or is to be approved.
 
     `is_draft` is the caller's answer for the status. Other actors are not restricted.
     """

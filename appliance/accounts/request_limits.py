@@ -53,7 +53,7 @@ def email_key(email: str) -> str:
     try:
         return f"email:{addresses.parse_email(email).key}"
     except ValueError:
-        # A longer text is no address, and composing megabytes takes seconds (T22 in docs/threats.md).
+        # A longer text is not an address, and composing megabytes takes seconds (T22 in docs/threats.md).
         return f"email:{addresses.lowercase(email.strip()[:_MAX_EMAIL_CHARACTERS])[:_MAX_EMAIL_CHARACTERS]}"
 
 

@@ -215,7 +215,7 @@ async def _register(request: Request) -> HTTPResponse:
 
 
 async def _revoke(request: Request) -> HTTPResponse:
-    """Handle a revocation (RFC 7009): end the app of a token; an unknown token is no error."""
+    """Handle a revocation (RFC 7009): end the app of a token; an unknown token is not an error."""
     if (response := _not_available()) is not None:
         return response
     parameters = _read_form(request)

@@ -46,7 +46,7 @@ def _require_resendable(campaign: Campaign) -> None:
 
 
 def find_resent_campaign(campaign: Campaign) -> Campaign | None:
-    """Return the campaign of the same account whose non-openers get a campaign; None if it is no resend."""
+    """Return the campaign of the same account whose non-openers get a campaign; None if it is not a resend."""
     segment_id = campaign.trigger.segment_id
     segment = None if segment_id is None else Segment.get_or_none(Segment.id == segment_id)
     if segment is None:

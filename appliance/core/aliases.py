@@ -60,7 +60,7 @@ def resolve(aliases: Aliases, raw: dict[str, Any]) -> Resolved:
 
 
 def _put(target: dict[str, Any], path: list[str], value: Any) -> bool:
-    """Put a value at a path of keys, and return False if another value is there. Parts that are no objects stay."""
+    """Put a value at a path of keys, and return False if another value is there. Parts that are not objects stay."""
     *parents, name = path
     for parent in parents:
         inner = target.get(parent, {})

@@ -11,7 +11,7 @@ import email.utils
 from email.message import Message
 from functools import lru_cache
 
-# Codecs of Python that decode bytes to text, and are no charsets of email.
+# Codecs of Python that decode bytes to text, and are not charsets of email.
 _NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"))
 
 

@@ -324,7 +324,7 @@ class RunActionResult(Struct):
 def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by: Actor) -> Run:
     """Perform an action on one run, record it in the audit log, and return the run.
 
-    Raises NotFound, NotAllowed if a test key acts on a run that is no test, or Invalid (`invalid_transition`) if the
+    Raises NotFound, NotAllowed if a test key acts on a run that is not a test, or Invalid (`invalid_transition`) if the
     run has ended.
     """
     require_write_transaction()

@@ -164,7 +164,7 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
 
 
 def _check_branches(choices: Mapping[str, str], steps: Sequence[dict[str, Any]], faults: Faults) -> None:
-    """Add an error for each step that is no random split or has no such branch; `steps` are the top ones."""
+    """Add an error for each step that is not a random split or has no such branch; `steps` are the top ones."""
     splits = {str(step["id"]): step for _, step in document.walk(steps) if step["type"] == "random_split"}
     for step_id, key in choices.items():
         if key not in {branch["key"] for branch in splits.get(step_id, {}).get("branches", ())}:

@@ -270,7 +270,7 @@ def _check_keywords(keyword_list: Any, faults: Faults, path: str) -> None:
 
 
 def check_integer(minimum: int, maximum: int) -> Callable[[Any], str | None]:
-    """Return a check that returns the error of a value that is no integer in the range, else None."""
+    """Return a check that returns the error of a value that is not an integer in the range, else None."""
 
     def check(value: Any) -> str | None:
         if value is None:

@@ -152,7 +152,7 @@ def find_longest(data: Mapping[str, Any]) -> str:
 def _parse_topics(form: Form, raw: Mapping[str, Any], faults: Faults) -> list[int]:
     """Return the ids of the chosen lists among those that the form offers; a list that is not offered is left out.
 
-    A list may have been withdrawn while the form was being filled in, so its id is no error.
+    A list may have been withdrawn while the form was being filled in, so its id is not an error.
     """
     if not form.topics:
         return []

@@ -218,7 +218,7 @@ class Handshakes:
     def _finish(self, transport: asyncio.Transport, waiter: "asyncio.Future[None]") -> None:
         self._pending.pop(transport, None)
         if not waiter.cancelled():
-            waiter.exception()  # A handshake that fails is no error of the service, and its connection is closed.
+            waiter.exception()  # A handshake that fails is not an error of the service, and its connection is closed.
 
     def _log_end(self) -> None:
         global _next_handshake_log_at

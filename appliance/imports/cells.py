@@ -32,7 +32,7 @@ _SEPARATORS = re.compile(r"[,;|]")
 # The maximum lengths of a cell with addresses and other words, and of a full name. Longer cells, of which a row of a
 # file may have one with 65,536 characters, are not parsed.
 MAX_ADDRESS_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 4_000, 1_000
-# These words are written as `normalize_word` returns them, without accents. Placeholders are no refusal.
+# These words are written as `normalize_word` returns them, without accents. Placeholders are not refusals.
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
      "nie", "jamais", "nunca", "nee", "nooit", "onwaar", "nao", "fałsz", "いいえ", "✗", "✘")

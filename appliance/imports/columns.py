@@ -35,7 +35,7 @@ _NAMES = {
              "telephone_portable tel_portable numero_de_telephone movil celular telefono_movil numero_de_telefono "
              "cellulare numero_di_telefono telefone numero_de_telefone telefoon telefoonnummer mobiel mobiel_nummer "
              "numer_telefonu telefon_komorkowy komorka 電話番号 電話 携帯電話",
-    # Headings with the last name first, such as `Nom et prénom`, are no full names: their values rarely have a comma.
+    # Headings with the last name first, such as `Nom et prénom`, are not full names: their values rarely have a comma.
     "name": "name full_name fullname complete_name contact_name customer_name your_name name_surname "
             "name_and_surname first_and_last_name vor_und_nachname vor_u_nachname vor_nachname vorname_und_nachname "
             "vorname_u_nachname vorname_nachname vor_und_zuname vor_zuname vorname_und_name vorname_name "

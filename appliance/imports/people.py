@@ -267,7 +267,7 @@ class PersonReader:
             next((state for state in ("out", "no", "off", "in") if state in states), None) if states else None
         )
         if consent == "no" and email is None:
-            # These columns are about email, so a no is no opt-out from SMS, whose consent has a column of its own.
+            # These columns are about email, so a no is not an opt-out from SMS, whose consent has a column of its own.
             consent = "off"
         if self._consent_targets and "channels" not in row:
             consent = self._add_unstated(row, phone is not None, email is not None, consent, bool(states))
@@ -386,7 +386,7 @@ def _further_addresses(
     """
     others: dict[tuple[str, str], RowAddress] = {}
     if phone is not None:
-        # A consent state without an address applies to both addresses; a no to email is no opt-out from SMS.
+        # A consent state without an address applies to both addresses; a no to email is not an opt-out from SMS.
         consent = row.get("phone_consent") or {"no": "off", "in": None}.get(own_state[1], own_state[1])
         others[("phone", phone.key)] = RowAddress(phone.kind, phone.key, phone.value, None, consent)
     for channel in row.get("channels", ()):

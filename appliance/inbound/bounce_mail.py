@@ -255,7 +255,7 @@ class Complaint(NamedTuple):
 
 
 def parse_complaint(mail: Message, message_id: int | None) -> Complaint | None:
-    """Return the complaint in a mail, or None if the mail is no complaint about one of our messages.
+    """Return the complaint in a mail, or None if the mail is not a complaint about one of our messages.
 
     `message_id` is the message whose return path received the mail, or None if the mail came to another address.
     """
@@ -432,7 +432,7 @@ class RecipientReport(NamedTuple):
 
 
 def parse_dsn(mail: Message) -> list[RecipientReport]:
-    """Return the results in a mail, one for each recipient; [] if it is no delivery status notification or bounce."""
+    """Return the results in a mail, one for each recipient; [] if it is neither a status notification nor a bounce."""
     part = find_part(mail, *_STATUS_TYPES)
     if part is not None:
         return _from_fields(parse_blocks(get_text(part)), bounce_text(mail))
@@ -495,7 +495,7 @@ def _recipients_of(block: dict[str, str]) -> tuple[str, ...]:
 def _from_text(mail: Message, text: str) -> list[RecipientReport]:
     """Return the result in a bounce without fields, with the addresses in it as recipients.
 
-    Return [] if the mail is no bounce, or gives no reason that is known.
+    Return [] if the mail is not a bounce, or gives no reason that is known.
     """
     if not is_bounce(mail, text):
         return []

@@ -209,7 +209,7 @@ def parse_sender(sender: str) -> Address | None:
     Some providers omit the plus, put 00 or a URL scheme before the number, or write it as in its country: `07400 …`.
     Such a number is accepted only if an account has it, so that its STOP is not lost.
     """
-    if "(0)" not in sender:  # a trunk zero, which is no part of the number
+    if "(0)" not in sender:  # a trunk zero, which is not part of the number
         with contextlib.suppress(ValueError):
             return addresses.parse_phone(sender)
     digits = "".join(_DIGITS.findall(unicodedata.normalize("NFKC", sender)))

@@ -221,7 +221,7 @@ class SubmissionSession(SmtpSession):
         return AuthResult(success=True, auth_data=key)
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
-        """Return address and parameters of MAIL or RCPT; a source route (RFC 5321, appendix C) is no address."""
+        """Return address and parameters of MAIL or RCPT; a source route (RFC 5321, appendix C) is not an address."""
         match = _PLAIN_PATH.fullmatch(arg)
         if match:
             return match[1], match[2].strip()
@@ -453,7 +453,7 @@ class SubmissionHandler:
 
 
 def _parse_recipient(address: str) -> Address | None:
-    """Return a recipient, or None if it is no address that mail can be sent to, or one that asks for relaying."""
+    """Return a recipient, or None if it is not an address that mail can be sent to, or one that asks for relaying."""
     if _ROUTING.search(address.rpartition("@")[0]):
         return None
     try:

@@ -366,7 +366,7 @@ async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
 async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
     """Opt the recipient out after a click on the button of the page, or by one-click (RFC 8058, section 3.1).
 
-    The request needs no cookie, and the response is no redirect.
+    The request needs no cookie, and the response is not a redirect.
     """
     form = read_form(request)
     # Some senders end the body with a line break.

@@ -192,7 +192,7 @@ def _build_request(options: argparse.Namespace) -> tuple[dict[str, Any] | None, 
 
 
 def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is no value of JSON")
+    raise ValueError(f"{name} is not a value of JSON")
 
 
 def _parse_header(text: str) -> tuple[str, str]:

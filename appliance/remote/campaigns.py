@@ -151,7 +151,7 @@ def run_send(options: argparse.Namespace, connection: "Connection") -> None:
     """
     campaign = connection.call("GET", f"/campaigns/{options.id}")
     if campaign["phase"] != "draft":
-        raise CommandError(f"the campaign is no draft: it is {campaign['phase']}")
+        raise CommandError(f"the campaign is not a draft: it is {campaign['phase']}")
     preflight = connection.call("GET", f"/campaigns/{options.id}/preflight")
     _print_findings(preflight, output.print_note)
     blocking = {finding["code"] for finding in preflight["blockers"]} - ({_CONFIRMATION} if options.all else set())

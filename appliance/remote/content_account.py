@@ -313,7 +313,7 @@ class ContentAccount:
         for key, translations in body.get("translations", {}).items():
             template = templates.get(numbers.get(int(key), int(key)))
             if template is None:
-                raise CommandError(f"{name}: translations has {key}, which is no email or SMS of the flow")
+                raise CommandError(f"{name}: translations has {key}, which is not an email or SMS of the flow")
             self._write_translations(template["id"], translations)
 
     def _write_translations(self, template_id: int, translations: dict[str, dict[str, str]]) -> None:

@@ -69,7 +69,7 @@ def _write_files(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], directo
 
 
 def _find_place(name: str, directory: Path) -> Path | None:
-    """Return where a file of a ZIP file belongs, or None for a file that is no content file."""
+    """Return where a file of a ZIP file belongs, or None for a file that is not a content file."""
     parts = name.split("/")
     if parts[-1] == STATE_FILE and len(parts) <= 2:
         return directory / STATE_FILE

@@ -404,7 +404,7 @@ def _send_confirmation(account: Account, to: Channel, confirmation_id: int) -> M
 
 
 def confirm_erasure(confirmation: Confirmation, evidence: Evidence) -> None:
-    """Erase the contact of an erasure request and mark the request as confirmed; a deleted contact is no error."""
+    """Erase the contact of an erasure request and mark the request as confirmed; a deleted contact is not an error."""
     require_write_transaction()
     channel = Channel.get_or_none(
         Channel.account == confirmation.account_id, Channel.kind == confirmation.kind, Channel.key == confirmation.key

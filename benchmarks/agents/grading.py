@@ -21,7 +21,7 @@ _UNTOUCHED = {
     "users": "SELECT user_id, account_id, role, disabled_at FROM team_member ORDER BY id",
     "account": "SELECT name, email_from_email, email_from_name, sending_stopped, approval_required FROM account",
     "webhooks": "SELECT id, url FROM webhook ORDER BY id",
-    "campaigns that are no drafts": "SELECT c.id, c.name, c.phase, t.subject, t.body FROM campaign c "
+    "campaigns that are not drafts": "SELECT c.id, c.name, c.phase, t.subject, t.body FROM campaign c "
     "JOIN template t ON t.id = c.template_id WHERE c.phase != 'draft' ORDER BY c.id",
     "live flows": "SELECT id, name, status FROM flow WHERE hidden = 0 AND status != 'draft' ORDER BY id",
     "decided proposals": "SELECT id, state FROM proposal WHERE state IN ('approved', 'returned')",

@@ -42,7 +42,7 @@ class ObjectType:
 
 @dataclass(frozen=True)
 class Alias:
-    """A type that is no object."""
+    """A type that is not an object."""
 
     name: str
     description: str
@@ -206,7 +206,7 @@ class _Reader:
         if name not in self._api.types:
             self._add_type(name, self._document["components"]["schemas"][name])
         item = self._api.types[name]
-        assert isinstance(item, ObjectType), f"{name} is no object"
+        assert isinstance(item, ObjectType), f"{name} is not an object"
         return item
 
     # -- types ---------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@
   });
   on("add", ({ kind, before, into, focus }) => { if (kind) add(kind, { before, into }); else { editor.place = { before, into }; tab("palette", focus); pane("left"); } });
 
-  // Words that are typed where no text is press nothing: a letter right behind another is no shortcut, and a space or Enter
+  // Words that are typed where no text is press nothing: a letter right behind another is not a shortcut, and a space or Enter
   // behind letters on a tile of the palette adds nothing.
   const WORD_MS = 1000;
   let last = -Infinity, isWord = false, tile = null;

@@ -138,7 +138,7 @@
   };
   addEventListener("beforeunload", (event) => { if (unsaved?.isConnected) event.preventDefault(); });
 
-  // A page change that comes too fast for its fade is no error.
+  // A page change that comes too fast for its fade is not an error.
   for (const name of ["pageswap", "pagereveal"]) addEventListener(name, (event) => {
     for (const promise of ["ready", "updateCallbackDone", "finished"]) event.viewTransition?.[promise].catch(() => {});
   });

@@ -73,7 +73,7 @@ def test_unknown_paths_are_404_without_a_key(api: Client, path: str) -> None:
 @pytest.mark.parametrize("number", ["abc", "1.5", "-1", "0", "99999999", "9" * 40, "1e3", "%00", "%D9%A3"])
 @pytest.mark.parametrize("path", ["/contacts", "/lists", "/campaigns", "/messages", "/templates", "/events"])
 def test_invalid_ids_are_404(api: Client, path: str, number: str) -> None:
-    """An id that is no positive integer is a 404."""
+    """An id that is not a positive integer is a 404."""
     assert api.get(f"{path}/{number}").status == 404
 
 

@@ -256,7 +256,7 @@ def test_a_whole_batch_may_be_repeated(api: Client, contact_id: int) -> None:
      ([{}] * 1_001, "is too long (maximum is 1000 entries)")],
 )  # fmt: skip
 def test_invalid_batches_are_rejected(api: Client, events: Any, message: str) -> None:
-    """A batch that is no list of at most 1000 events is rejected as a whole; an empty one is valid."""
+    """A batch that is not a list of at most 1000 events is rejected as a whole; an empty one is valid."""
     assert api.post("/events/batch", {"events": []}).expect(200) == {"created": 0, "repeated": 0, "errors": []}
     assert api.post("/events/batch", {"events": events}).expect(422)["validation_errors"]["events"] == [message]
 

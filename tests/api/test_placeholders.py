@@ -86,7 +86,7 @@ def test_a_new_section_is_a_placeholder(kind: str) -> None:
 
 
 def test_replaced_texts_are_no_placeholders() -> None:
-    """New texts, greetings, headings of flow emails, and labels with real links are no placeholders."""
+    """New texts, greetings, headings of flow emails, and labels with real links are not placeholders."""
     for design in (*(starter.email.design for starter in starters.build_starters(LINKED)), *FLOW_DESIGNS):
         kinds = ("header", "footer", "heading") if design in FLOW_DESIGNS else ("header", "footer")
         kept = [section for section in design["sections"] if section["type"] in kinds]

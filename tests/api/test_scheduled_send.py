@@ -96,7 +96,7 @@ def test_reschedule_and_start_a_scheduled_campaign(api: Client) -> None:
 
 
 def test_the_time_is_locked_before_the_send(fresh_server: FreshServer, clock: TestClock) -> None:
-    """Five minutes before, the time can neither change nor be cleared; the same time is no error."""
+    """Five minutes before, the time can neither change nor be cleared; the same time is not an error."""
     api = fresh_server(clock=clock).client()
     path, when = create_campaign(api), in_seconds(HOUR, clock.now())
     api.post(f"{path}/send", {"scheduled_at": when}).expect(200)

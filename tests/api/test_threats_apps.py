@@ -85,7 +85,7 @@ def test_codes_belong_to_their_app_and_verifier(app: ConnectedApp, user: Scriptl
 
 
 def test_tokens_are_for_one_resource(app: ConnectedApp, user: ScriptlessBrowser, server: Server) -> None:
-    """A token for the Model Context Protocol is no key of the API; tokens are accepted in the header only."""
+    """A token for the Model Context Protocol is not a key of the API; tokens are accepted in the header only."""
     app.connect(user, resource=server.url + "/mcp")
     assert app.api().get("/contacts").status == 401
     ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'

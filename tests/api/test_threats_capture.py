@@ -36,7 +36,7 @@ def test_an_email_of_many_lines_stops_nobody(server: Server, api: Client) -> Non
 @pytest.mark.parametrize("name", ["body", "text"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r", "\n{{ data.a }}"])
 def test_a_body_of_too_many_lines_is_422(name: str, line_end: str, api: Client) -> None:
-    """More than 100,000 lines are no email that anybody wrote."""
+    """More than 100,000 lines are not an email that anybody wrote."""
     content = {"subject": "Lines", "body": "<p>Hello</p>", name: "x" + line_end.partition("{")[0] * 100_000 + line_end}
     error = api.post("/messages", {"to": "a@example.org", **content}).expect(422)
     assert error["validation_errors"] == {name: [TOO_MANY_LINES]}

@@ -313,7 +313,7 @@ def test_a_json_body_stops_nobody(name: str, server: Server, list_id: int) -> No
 
 
 def test_the_limit_of_values_is_named(api: Client) -> None:
-    """The error says how many values are allowed; text with as many commas as a long email has is no problem."""
+    """The error says how many values are allowed; text with as many commas as a long email has is not a problem."""
     error = api.post("/contacts", {"email": "q@example.org", "list_ids": [1] * 100_001}).expect(413)
     assert error["code"] == "payload_too_large"
     assert error["message"] == "The request body has too many values (maximum is 100000)."

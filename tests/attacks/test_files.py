@@ -128,7 +128,7 @@ _ZEROS = " " * 30_000_000
 
 
 def build_workbook(rng: random.Random) -> bytes:
-    """Return a workbook that unpacks to far more, refers to files, or is no workbook."""
+    """Return a workbook that unpacks to far more, refers to files, or is not a workbook."""
     head, row = _cell("email"), _cell("a@example.org")
     kinds = {
         "bomb": lambda: _workbook(_sheet(head, row) + _ZEROS),

@@ -233,7 +233,7 @@ def test_async_client_does_the_same(tmp_path: Path) -> None:
 
 
 def test_a_hostile_service_raises_only_errors_of_the_client() -> None:
-    """A date beyond all calendars is no time to wait, and JSON of many levels has no message."""
+    """A date beyond all calendars is not a time to wait, and JSON of many levels has no message."""
     assert parse_retry_after("Mon, 01 Jan 99999999999999999999 00:00:00 GMT") is None
     response = httpx.Response(400, content=b'{"message":' + b"[" * 200_000, request=httpx.Request("GET", "http://a/"))
     assert api_error(response).status == 400

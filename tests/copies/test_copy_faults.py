@@ -282,7 +282,7 @@ def test_retention(home: CopyHome) -> None:
 
 
 def test_other_programs_objects_stay(home: CopyHome, tmp_path: Path) -> None:
-    """Objects that are no copies of ours are neither listed nor deleted."""
+    """Objects that are not copies of ours are neither listed nor deleted."""
     home.create_copy()
     notes = tmp_path / "store" / "copies" / "notes.txt"
     notes.write_text("of the operator")

@@ -199,7 +199,7 @@ def test_names_that_lead_elsewhere(home: CopyHome, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_unusable_recovery_keys(text: str, words: str) -> None:
-    """A text that is no recovery key says why, and never quotes the key."""
+    """A text that is not a recovery key says why, and never quotes the key."""
     with pytest.raises(keys.UnusableKey, match=words) as raised:
         keys.parse_recovery_key(text)
     assert "QQQQ" not in str(raised.value)

@@ -9,7 +9,7 @@ from appliance.accounts.app_clients import clean_name, find_redirect_fault
     "name", ["", "\u3164", "\u2800 \u2800", "\u115f", "\ufe0f", "\u034f\u0301", "\u200d", "\U000e0041"]
 )
 def test_a_name_that_nobody_sees_is_that_of_the_host(name: str) -> None:
-    """Fillers, marks and blanks alone are no name."""
+    """Fillers, marks and blanks alone are not a name."""
     assert clean_name(name, "app.example") == "app.example"
 
 

@@ -158,7 +158,7 @@ def test_an_edit_conflict_returns_the_stored_value(home: Home) -> None:
     )
     edit_value(home, template_id, "press", "props.text", "Late", error_info.value.extra["seen"])
     assert stored_props(home, template_id, "press")["text"] == "Late"
-    # An edit to the stored value is no conflict
+    # An edit to the stored value is not a conflict
     edit_value(home, template_id, "press", "props.text", "Late", seen_hash)
 
 

@@ -315,7 +315,7 @@ def test_a_difference_is_found_with_the_promised_power(rate: float, variants: in
 
 @pytest.mark.parametrize("rates", sampled([[0.03] * 2, [0.2] * 2, [0.04, 0.04, 0.03, 0.03, 0.03]], [[0.03] * 2]))
 def test_late_conversions_cause_no_winners(rates: list[float], full: bool) -> None:
-    """Conversions that come hours later are looked at as they come; two equal ones above others are no winners."""
+    """Conversions that come hours later are looked at as they come; two equal ones above others are not winners."""
     experiments = 5000 if full else 40
     draw = draw_late_rates(random.Random(f"late {rates}"), 10_000, rates)
     result = simulate(experiments, draw, find_rate_winner)

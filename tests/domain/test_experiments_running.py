@@ -96,7 +96,7 @@ def test_who_is_deleted_before_the_last_batch_is_released(home: Home) -> None:
 
 
 def test_nothing_is_compared_while_the_audience_is_being_stored(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An early event of a large send is no error; the comparison begins when the sizes of the variants are known."""
+    """An early event of a large send is not an error; the comparison begins when the variants' sizes are known."""
     monkeypatch.setattr("appliance.campaigns.audience_snapshot.MAX_AT_ONCE", 1)
     campaign = start(home, 20, test_share=0.8, holdout=0.2, metric="event", event="order")
     state, key = audience_snapshot.get_state(campaign), SnapshotKey(campaign.id, campaign.started_at)

@@ -71,7 +71,7 @@ def test_an_index_follows_every_write(many_contacts: Home) -> None:
     query_plan.maintain_indexes()
     name = query_plan.find_index("number")
     assert name
-    # Data that is damaged, and then repaired, is no error
+    # Data that is damaged, and then repaired, is not an error
     transactions.write(run, "UPDATE contact SET data = '[1' WHERE id = 14")
     transactions.write(run, 'UPDATE contact SET data = \'{"number": "mended", "half": 0}\' WHERE id = 14')
     values_of_first = "'full', 0, 0, 0, 0, 0, 0, 0 FROM contact WHERE id = 1"

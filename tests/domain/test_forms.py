@@ -195,7 +195,7 @@ def test_only_fields_of_the_form_are_accepted(raw: dict[str, object], data: dict
 
 @pytest.mark.parametrize("value", ["\ud800", "x" * 70_000])
 def test_text_that_cannot_be_stored_is_an_error_of_its_field(value: str, home: Home) -> None:
-    """Text that is no valid Unicode, or too long, is named with its field."""
+    """Text that is not valid Unicode, or too long, is named with its field."""
     with pytest.raises(Invalid) as error_info:
         submissions.parse_submission(create_form(home, fields=["email", "data.city"]), {"email": ANA, "city": value})
     assert list(error_info.value.fields) == ["data.city"]

@@ -81,7 +81,7 @@ def test_consent_columns_apply_to_all_addresses() -> None:
     assert [address.consent for address in read_row(**row, subscribed_email="yes").list_addresses()] == ["in", None]
     addresses = read_row(**row, subscribed_email="yes", subscribed_phone="no").list_addresses()
     assert [address.consent for address in addresses] == ["in", "no"]
-    # A no to email is no opt-out from SMS, and a placeholder is no opt-out.
+    # A no to email is not an opt-out from SMS, and a placeholder is not an opt-out.
     assert [address.consent for address in read_row(**row, subscribed_email="no").list_addresses()] == ["no", "off"]
     assert read_row(email="a@example.org", subscribed_email="null").consent == "off"
 

@@ -57,7 +57,7 @@ def test_encodings_line_ends_and_separators_are_detected(
 
 @pytest.mark.parametrize("start", [b"\xff\xd8\xff\xe0\0\x10JFIF\0", b"\x89PNG\r\n\x1a\n\0\0", b"GIF89a", b"%PDF-1.7\n"])
 def test_pictures_are_refused_by_their_kind(tmp_path: Path, start: bytes) -> None:
-    """A picture is no table; the reason says what to upload instead."""
+    """A picture is not a table; the reason says what to upload instead."""
     path = tmp_path / "picture"
     path.write_bytes(start + bytes(range(256)))
 

@@ -144,7 +144,7 @@ def test_a_reason_that_names_a_country() -> None:
     ],
 )  # fmt: skip
 def test_the_language_of_a_browser(header: str | None, language: str) -> None:
-    """The best supported language of Accept-Language is chosen; what is no valid element is left out."""
+    """The best supported language of Accept-Language is chosen; what is not a valid element is left out."""
     assert i18n.negotiate_language(header) == language
 
 

@@ -165,7 +165,7 @@ def test_each_address_gets_one_row_and_one_message(build: Callable[[Home], list[
 
 
 def test_counters_of_variants_are_compared_with_the_rows(home: Home) -> None:
-    """Messages that wait for the winner are no finding; a wrong counter of a variant, or of the held-out, is."""
+    """Messages that wait for the winner are not findings; a wrong counter of a variant, or of the held-out, is."""
     contacts = [home.contact(f"v{number}@example.org") for number in range(40)]
     draft = home.campaign(home.list_of(*(contact.id for contact in contacts)).id)
     request = ExperimentWrite(variants=[VariantWrite(), VariantWrite(subject="B")], test_share=0.4, holdout=0.2)

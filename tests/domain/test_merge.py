@@ -235,7 +235,7 @@ def test_any_source_renders_or_raises_merge_error(source: str, context: Context)
 
 @pytest.mark.parametrize("zone", ["BRST", "EDT", "XYZ"])
 def test_a_date_with_an_unknown_zone_is_no_date(zone: str, recwarn: pytest.WarningsRecorder) -> None:
-    """It is shown unchanged like any text that is no date, and nothing is warned of; known zones are read."""
+    """It is shown unchanged like any text that is not a date, and nothing is warned of; known zones are read."""
     at = f"2026-05-01 10:00 {zone}"
     assert merge.compile_template("{{ data.at | date: '%Y' }}", "text").render({"data": {"at": at}}) == at
     assert merge.compile_template(f"{{{{ '{at}' | date: '%Y' }}}}", "text").render({}) == at

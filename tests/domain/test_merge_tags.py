@@ -99,7 +99,7 @@ def test_a_megabyte_in_a_raw_block_takes_no_time(source: str) -> None:
     "source", ["{{" * HALF, "{%" * HALF, "{% raw %}" * 100_000, "{% comment %}" * 70_000, "{%   " * 200_000]
 )
 def test_any_text_is_split_in_no_time(source: str) -> None:
-    """A text that is no template is split in linear time too."""
+    """A text that is not a template is split in linear time too."""
     began = time.thread_time()
     assert "".join(markup.split_tags(source)) == source
     assert time.thread_time() - began < 1

@@ -88,7 +88,7 @@ def test_an_encrypted_key_is_bound_to_its_user(user: User) -> None:
 
 
 def test_proofs_of_a_changed_user_are_not_accepted(user: User) -> None:
-    """A password verified before a change of password, second factor or access is no proof in a later transaction."""
+    """A password verified before a change of password, second factor or access is not proof in a later transaction."""
     transactions.write(login.require_unchanged, user)
     changes = [
         User.update(password_hash="y").where(User.id == user.id),

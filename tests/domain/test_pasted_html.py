@@ -109,7 +109,7 @@ def test_html_bodies_are_sanitized_when_compiled() -> None:
 
 
 def test_drawings_and_tables_keep_the_elements_after_them() -> None:
-    """Drawings, and formatting that ends where its table row ends, are no reason to make paragraphs of an email."""
+    """Drawings, and formatting that ends where its table row ends, are not a reason to make paragraphs of an email."""
     drawing = "<svg viewBox='0 0 9 9'><g><path d='M0 0'/></g></svg><svg><rect/></svg><script>x('<p>')</script><p>y</p>"
     assert sanitizer.clean_fragment(drawing * 40 + "<p>z</p>" * 9_000).count("<p>") == 9_040
     row = "<tr><font face=Arial size=2><td>a</td></font></tr>"

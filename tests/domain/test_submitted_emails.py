@@ -392,7 +392,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("content", HOSTILE, ids=lambda content: repr(content[:60]))
 def test_hostile_headers_break_no_request_and_no_page(content: bytes) -> None:
-    """Codecs of Python that are no charsets, and comments, change neither the other parts nor the JSON of requests."""
+    """Codecs of Python that are not charsets, and comments, change neither the other parts nor the JSON of requests."""
     parts = mime_parts.parse_parts(content if content.startswith(b"From") else b"From: a@b.example\r\n" + content)
     assert parts.sender.address == "a@b.example" and msgspec.json.encode(parts)
     shown = submitted.show(submitted.StoredEmail(content, "a@b.example", "Hi", 1))
@@ -482,7 +482,7 @@ def test_repeats_are_recognized_with_other_boundaries(declaration: bytes) -> Non
     ],
 )  # fmt: skip
 def test_other_emails_with_the_same_message_id(first: tuple[bytes, ...], second: tuple[bytes, ...]) -> None:
-    """Emails that differ in what their recipients see, or in their class or data, are no repeats."""
+    """Emails that differ in what their recipients see, or in their class or data, are not repeats."""
     assert _hash(*first) != _hash(*second)
 
 

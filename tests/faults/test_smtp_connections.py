@@ -177,7 +177,7 @@ def test_odd_replies(fresh_server: FreshServer, figures: Figures) -> None:
         books = reconcile(api, path, sink.messages)
         figures.books(books, uncertain=books.uncertain)
 
-        # Nonsense after the data is no reply: the message is uncertain and is resent once
+        # Nonsense after the data is not a reply: the message is uncertain and is resent once
         assert (books.accepted, books.stats["failed"], books.copies, books.missing) == (38, 2, 1, 0)
         errors = {index: row_of(api, path, index)["error"] for index in (7, 8)}
         assert isinstance(errors[7], dict) and isinstance(errors[8], dict)

@@ -177,7 +177,7 @@ def _with_changed_manifest(source: Path, target: Path, **values: Any) -> None:
 
 @pytest.mark.parametrize("moment", [-1, 10**18, 2**70])
 def test_a_backup_with_an_invalid_time_is_rejected(moment: int, fresh_server: FreshServer, tmp_path: Path) -> None:
-    """A backup whose `taken_at` is no valid time is rejected in one line."""
+    """A backup whose `taken_at` is not a valid time is rejected in one line."""
     server = fresh_server(start=False)
     server.cli("backup", str(tmp_path / "kept.tar.gz"))
     _with_changed_manifest(tmp_path / "kept.tar.gz", tmp_path / "odd.tar.gz", taken_at=moment)

@@ -138,7 +138,7 @@ class TestSigningIn:
         assert code == 0 and "Signed in to account Bakery" in output and server.key not in output
 
     def test_environment_instead_of_a_profile(self, server: Server, run: Run) -> None:
-        """CAMPANERO_URL and CAMPANERO_KEY stand for a profile, and are no unknown settings of the service."""
+        """CAMPANERO_URL and CAMPANERO_KEY stand for a profile, and are not unknown settings of the service."""
         assert server.key is not None
         variables = {"CAMPANERO_URL": server.url, "CAMPANERO_KEY": server.key, "XDG_CONFIG_HOME": "/nonexistent"}
         assert run("api", "GET", "/account", "--jq", ".name", **variables).stdout == "Bakery\n"
@@ -259,7 +259,7 @@ class TestDailyCommands:
         assert {row["status"] for row in api.get("/campaigns").json} == {"draft"}
         output, code = run_on_terminal([*arguments, "--wait"], env, [("[y/N]", "y\n")])
         assert code == 0 and "phase:      completed" in output and "sent:       2" in output
-        assert "is no draft: it is completed" in run("campaigns", "send", str(campaign), "--yes", expect=1).stderr
+        assert "is not a draft: it is completed" in run("campaigns", "send", str(campaign), "--yes", expect=1).stderr
         sent = run("campaigns", "send", str(everybody), "--all", "--yes", "--wait", "--jq", ".phase")
         assert sent.stdout == "completed\n"
         assert "Friends" in run("campaigns", "list", "--status", "completed").stdout

@@ -193,7 +193,7 @@ def test_pipelined_requests_are_answered_in_their_order(recipient: Recipient) ->
 
 
 def test_body_that_looks_like_a_click_is_not_answered(recipient: Recipient) -> None:
-    """The rest of a body that Sanic still reads, because it refused the request, is no request."""
+    """The rest of a body that Sanic still reads, because it refused the request, is not a request."""
     # With a name of its own: a hit of the test before may be stored while this one runs
     agent = "in the body"
     click = recipient.fill(USUAL["a click"]).replace(b"Mozilla/5.0 (X11)", agent.encode())

@@ -22,7 +22,7 @@ class Placeholders(NamedTuple):
     leave: str = ""
 
 
-# The class of each sample; `delivered` and `complaint` are no bounces, and `nothing` must have no effect
+# The class of each sample; `delivered` and `complaint` are not bounces, and `nothing` must have no effect
 EXPECTED_CLASSES = {
     "arf_forged_token": "nothing",
     "arf_fraud": "complaint",

@@ -1,4 +1,4 @@
-"""The wire of the MCP server: revisions, headers, errors, batches, and bodies that are no messages."""
+"""The wire of the MCP server: revisions, headers, errors, batches, and bodies that are not messages."""
 
 import copy
 import json
@@ -155,7 +155,7 @@ def test_resources_and_prompts_can_be_read(assistant: Assistant) -> None:
 
 
 def test_broken_messages_never_fail_the_server(assistant: Assistant) -> None:
-    """Bodies that are no messages, and messages with parts of other types, are errors of the client."""
+    """Bodies that are not messages, and messages with parts of other types, are errors of the client."""
     raw = [b"", b"{", b"\xff", b"null", b"5", b'"x"', b"[[]]", b'{"jsonrpc":"2.0"}', b"[" * 2000, b'{"id":1e999}']
     raw += [
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\\ud800"}}',

@@ -79,7 +79,7 @@ BAD_CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "another authorized party": ({"azp": "other-client"}, "(azp)"),
     "another nonce": ({"nonce": "other"}, "(nonce)"),
     "no nonce": ({"nonce": None}, "(nonce)"),
-    "a nonce that is no text": ({"nonce": 5}, "(nonce)"),
+    "a nonce that is not text": ({"nonce": 5}, "(nonce)"),
     "another issuer": ({"iss": "https://other.example"}, "(iss)"),
     "an issuer with a slash": ({"iss": "https://idp.example/"}, "(iss)"),
     "expired": ({"exp": NOW - 90}, "(exp)"),
@@ -296,7 +296,7 @@ def test_unknown_people_prove_nothing(
     other = Person(server.url)
     other.cookies["campanero-oidc-person"] = person.cookies["campanero-oidc-person"][:-2] + "AA"
     assert other.post(path, email=EMAIL, password=PASSWORD).status == 422 and not other.has_session
-    # The sealed request of a sign-in is no sealed person, and that of one provider is none of another
+    # The sealed request of a sign-in is not a sealed person, and that of one provider is none of another
     other.begin(work)
     other.cookies["campanero-oidc-person"] = other.cookies["campanero-oidc"]
     assert other.post(path, email=EMAIL, password=PASSWORD).status == 422 and not other.has_session

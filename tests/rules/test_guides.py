@@ -19,7 +19,7 @@ import catalogues
 BASE = "http://127.0.0.1:8080"
 # The guides for people who do not program.
 FOR_EVERYONE = documentation.GROUPS[0].names
-# Bold words that are no texts of the interface: beginnings of paragraphs in the guides for operators, and the key on a
+# Bold words that are not texts of the interface: beginnings of paragraphs in the guides for operators, and the key on a
 # phone.
 NO_NAMES = {
     "From 100,000", "From 1,000,000", "HTTPS", "Keys", "Machine", "Memory.", "No data is lost.", "Nothing is sent.",

@@ -15,7 +15,7 @@ from ui import view
 
 # The functions that mark a text; all of their literal arguments are texts or contexts.
 MARKERS = {"_", "pgettext_noop", "gettext", "ngettext", "pgettext", "gettext_noop", "gettext_stored", "t"}
-# Words that are the same in every language, or are no words.
+# Words that are the same in every language, or are not words.
 NAMES = {
     "Alt", "Amazon", "Anna", "Apple", "Arial", "Backspace", "Berg", "Bluesky", "Brevo", "Campanero", "Chromium",
     "Courier", "Ctrl", "Delete", "Enter", "Esc", "Escape", "Facebook", "Fastmail", "GB", "Georgia", "Gmail", "Google",

@@ -284,7 +284,7 @@ def test_an_sms_has_text_variants(user: ScriptlessBrowser, api: Client) -> None:
 
 
 def test_the_control_group_of_the_account(user: ScriptlessBrowser, api: Client) -> None:
-    """The share is entered as a percentage; an invalid one is an error, and an empty one is no control group."""
+    """The share is entered as a percentage; an invalid one is an error, and an empty one is not a control group."""
     page, share = HtmlPage(user, "/settings/consent"), "Share of all contacts, in percent"
     page.fill(share, "70")
     page = page.press("Save")

@@ -138,7 +138,7 @@ def page_of_rule(user: ScriptlessBrowser, shop: Server, name: str, value: Any) -
 
 @pytest.mark.full
 def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
-    """A comparison with stored texts shows at once in which type it compares, and that texts are no amounts."""
+    """A comparison with stored texts shows at once in which type it compares, and that texts are not amounts."""
     page = shop_page
     page.goto("/segments/new")
     rule = page.locator("[data-rule]").first

@@ -193,7 +193,7 @@ def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
 
 
 def parse_id(text: str | None) -> int:
-    """Parse an object id of up to 18 digits; return 0, which is no object's id, for any other text.
+    """Parse an object id of up to 18 digits; return 0, which is not an object's id, for any other text.
 
     Unlike `parse_int`, it never clamps: another number would be the id of another object.
     """

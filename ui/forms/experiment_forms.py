@@ -249,7 +249,7 @@ def serialize_setup(setup: Setup | None) -> dict[str, Any] | None:
 def serialize_variant(variant: Variant) -> dict[str, Any]:
     """Return a variant as a request that creates it, with the fields that it has itself, and their translations.
 
-    The translations are no field of a request; the caller writes them.
+    The translations are not fields of a request; the caller writes them.
     """
     raw: dict[str, Any] = {"name": variant.name, "send_after_minutes": variant.send_after_minutes}
     if variant.number == 1:

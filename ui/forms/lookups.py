@@ -26,7 +26,7 @@ MAX_OPTIONS = 100
 
 
 def complete_phone(visit: Visit, text: str, country: str = "") -> str:
-    """Return a phone number in E.164; text that is no phone number is unchanged.
+    """Return a phone number in E.164; text that is not a phone number is unchanged.
 
     A number without a country code belongs to `country` (two letters), else to the country of the account.
     """

@@ -75,7 +75,7 @@ async def begin_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
 
 
 def _asks_password(visit: Visit, provider: SignInProvider) -> bool:
-    """Return whether a session alone is no proof for a link to a provider.
+    """Return whether a session alone is not proof for a link to a provider.
 
     That of a provider is one only for the accounts that it opens: the person who manages the provider of one account
     could otherwise link an identity of their own, at a provider of another account, to its people.

@@ -201,7 +201,7 @@ def has_ambiguous_dates(job: Import) -> bool:
 _EXAMPLE_COUNTRY = "GB"
 
 
-# Shorter ones, such as extensions and mistakes, are no example of a phone number.
+# Shorter ones, such as extensions and mistakes, are not examples of phone numbers.
 _MIN_LOCAL_DIGITS = 7
 
 

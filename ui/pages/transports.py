@@ -346,7 +346,7 @@ def _find_group(name: str) -> str:
 
 
 def _read_shares(form: Form) -> dict[str, int]:
-    """Return the shares of a form by transport, and add an error for each that is no number from 0 to 100."""
+    """Return the shares of a form by transport, and add an error for each that is not a number from 0 to 100."""
     shares = {}
     for name, text in form.values.items():
         if name.startswith(_SHARE_PREFIX) and text:

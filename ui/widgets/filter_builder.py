@@ -135,7 +135,7 @@ class _OptionsBuilder:
             guess = max(stored, key=lambda name: stored[name]).replace("list", "text") if stored else ""
             row.extra["kind"] = row["kind"] or guess or "text"
             # The type of a value is guessed from the stored data. The user is asked for it if the guess fails, and for
-            # a comparison with values that are no numbers or dates, or not all of one type.
+            # a comparison with values that are not numbers or dates, or not all of one type.
             is_unclear = row.predicate in explain.COMPARISONS and (len(stored) > 1 or guess not in ("number", "date"))
             if row["kind"] != guess or is_unclear:
                 kinds = [

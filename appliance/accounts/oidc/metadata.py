@@ -276,5 +276,5 @@ def _clean(words: str) -> str:
 
 
 def clean_words(words: Any) -> str:
-    """Return words of a provider on one line, without invisible characters, cut to a length; "" if it is no text."""
+    """Return words of a provider on one line, without invisible characters, cut to a length; "" if it is not text."""
     return _clean(words) if isinstance(words, str) else ""

@@ -47,7 +47,7 @@ def describe_version(campaign: Campaign) -> str:
 
 
 def check(account_id: int, campaign_id: int, changes: SendChanges) -> None:
-    """Raise Invalid if the campaign is no draft, has blockers that no approval removes, or the time has passed."""
+    """Raise Invalid if the campaign is not a draft, has blockers that no approval removes, or the time has passed."""
     campaign = store.get(account_id, campaign_id)
     if campaign.phase != "draft":
         raise Invalid({"subject_id": [gettext("must be a draft")]})

@@ -338,7 +338,7 @@ def _lift_opt_out(request: ApiRequest, kind: str, address: Address) -> None:
     if _find_opt_out(request.account_id, address) is None:
         raise ApiError(404, "not_found", f"Address not found in {kind} table")
     if not consent.lift_opt_out_without_contact(request.account_id, address, build_evidence(request)):
-        # Subscribing to a newsletter of another program is no consent to the campaigns of this service.
+        # Subscribing to a newsletter of another program is not consent to the campaigns of this service.
         text = "The address belongs to a contact who unsubscribed, or opted out by a complaint or an erasure"
         raise Conflict(f"{text}: only the person can opt in again in Campanero.")
     audit.record(request.caller, request.account_id, "opt_out_lift", None)

@@ -40,7 +40,7 @@ _FREE_KEYS = frozenset(
         "message_texts", "samples",
     ]
 )  # fmt: skip
-# A longer text is no name.
+# A longer text is not a name.
 _MIN_NAME_CHARACTERS, _MAX_NAME_CHARACTERS = 2, 200
 _WORD, _EDGES = re.compile(r"\w+"), re.compile(r"^\W+|\W+$")
 # Of a long text, only what a result can show is masked.

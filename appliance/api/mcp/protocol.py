@@ -159,7 +159,7 @@ def _check_envelope(method: str, params: dict[str, Any], request: Request, heade
 
 
 def _read_name_header(request: Request) -> str | None:
-    """Return the value of `Mcp-Name`, which is in base64 if it is no plain ASCII; None if it is missing or invalid."""
+    """Return the value of `Mcp-Name`, which is in base64 if it is not plain ASCII; None if it is missing or invalid."""
     header = _get_header(request, "mcp-name")
     match = _ENCODED_HEADER.fullmatch(header or "")
     if match is None:

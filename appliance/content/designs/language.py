@@ -324,7 +324,7 @@ def _money(value: Any, currency: Any = "", *, language: str) -> str:
         number = float(value)
     except (TypeError, ValueError):
         raise FilterArgumentError("money: not a number", token=None) from None
-    # `nan` and `inf` are no amounts of any language, and Babel cannot round them.
+    # `nan` and `inf` are not amounts of any language, and Babel cannot round them.
     amount = recipient_texts.format_amount(number, language) if math.isfinite(number) else str(number)
     return f"{amount} {currency}".strip()
 
@@ -393,7 +393,7 @@ def liquid_environment(autoescape: bool, language: str) -> Environment:
         if len(str(form)) > 100 or _DATE_WIDTH.search(str(form)):
             raise FilterArgumentError("date: cannot use this format", token=None)
         if isinstance(value, str) and len(value) > MAX_DATE_CHARACTERS:
-            return value  # too long for a date; a value that is no date is shown unchanged
+            return value  # too long for a date; a value that is not a date is shown unchanged
         if isinstance(value, str) and _has_unknown_zone(value):
             return value
         is_form_usual = form and (has_english_names or not isinstance(form, str))

@@ -254,7 +254,7 @@ class Tokens:
 
 # Finding the positions of elements and attributes in HTML with merge tags, in one pass over the source.
 
-# The character that masks merge tags. It is no letter, quote or white space, so it cannot end an attribute's value.
+# The character that masks merge tags. It is not a letter, quote or white space, so it cannot end an attribute's value.
 MASK = "\ue000"
 _ELEMENT = re.compile(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
 _ATTRIBUTE = re.compile(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")

@@ -96,7 +96,7 @@ _PREFERENCES = gettext_noop(
     "<strong>Too many emails, or too few?</strong><br>You can choose what you get from us at any time: "
     '<a href="{{ preferences_url }}">update your preferences</a>.'
 )
-# Texts, headings and subjects of starters that fit every sender. They may be sent unchanged and are no placeholders.
+# Texts, headings and subjects of starters that fit every sender. They may be sent unchanged and are not placeholders.
 _WELCOME_HEADING = gettext_noop('Good to have you here, {{ contact.first_name | default: "friend" }}')
 SENDABLE_TEXTS = (
     GREETING, _REGARDS, _PREFERENCES, _WELCOME_HEADING, "Good to have you here", "You are invited", "When", "Where",

@@ -168,7 +168,7 @@ def _walk_prop(entry: Entry, prop: Prop) -> Iterator[tuple[TranslatableText, _Wr
 
 
 def _read_text(entry: Entry, prop: Prop, values: dict[str, Any], path: str, label: str) -> TranslatableText | None:
-    """Return a text of a section, or None if the value is no text that can be translated."""
+    """Return a text of a section, or None if the value is not text that can be translated."""
     if not prop.is_text or not prop.is_translatable:
         return None
     value = prop.get_value(values)

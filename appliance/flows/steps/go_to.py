@@ -52,7 +52,7 @@ class GoTo(StepKind):
         step_id, max_jumps = raw.get("step_id"), raw.get("max_jumps")
         if error := check_integer(1, 2**63 - 1)(step_id):
             context.add_fault("step_id", gettext(error))
-            # Whatever was sent, such as a list, is no key to look up.
+            # Whatever was sent, such as a list, is not a key to look up.
             step_id = None
         max_jumps = DEFAULT_JUMPS if max_jumps is None else max_jumps
         if error := check_integer(1, MAX_JUMPS)(max_jumps):

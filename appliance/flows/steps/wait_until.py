@@ -119,7 +119,7 @@ class WaitUntil(StepKind):
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return the filters with their event, the field of the date, or that the contact's time zone counts.
 
-        An event without filters is no question, as in a trigger.
+        An event without filters is not a question, as in a trigger.
         """
         if props.get("until") == _EVENT:
             return {"filters": props["filters"], "event": props["event_name"]} if props["filters"] else {}

@@ -39,7 +39,7 @@ def open_store(url: SplitResult, settings: Copies, throttle: Throttle) -> "S3Sto
     """Return the store of `s3://BUCKET/PREFIX`. Raises StoreError for an unusable URL or missing credentials."""
     bucket, prefix = url.netloc, unquote(url.path).strip("/")
     if not _BUCKET.fullmatch(bucket):
-        raise base.StoreError(f"{url.geturl()} must have the form s3://BUCKET/PREFIX; {bucket!r} is no bucket's name")
+        raise base.StoreError(f"{url.geturl()} must have the form s3://BUCKET/PREFIX; {bucket!r} is not a bucket name")
     if prefix and not base.is_key(prefix):
         raise base.StoreError(f"{url.geturl()}: the prefix may have letters, digits, '.', '_', '-' and '/'")
     if not settings.s3.access_key_id or not settings.s3.secret_access_key:

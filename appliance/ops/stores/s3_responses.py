@@ -91,7 +91,7 @@ def read_error(response: httpx.Response) -> ErrorBody:
 
 
 def to_store_error(response: httpx.Response, error: ErrorBody) -> base.StoreError:
-    """Return the StoreError for a response that is no success."""
+    """Return the StoreError for a response that is not a success."""
     host, code, status = response.url.host, error.code, response.status_code
     words = f"{code}: {error.message}" if code else f"status {status}"
     if code in ("RequestTimeTooSkewed", "RequestExpired"):

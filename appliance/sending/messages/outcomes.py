@@ -553,7 +553,7 @@ def get_channel_settings(row: LedgerRow) -> Email | Sms:
 def get_retry_delay(row: LedgerRow, elapsed: float | None = None) -> float:
     """Return the seconds until the next attempt: the configured delay for this attempt, with 20 % jitter.
 
-    docs/promises.md#p6 promises the delays. For a lookup, which is no attempt, `elapsed` are the seconds since the
+    docs/promises.md#p6 promises the delays. For a lookup, which is not an attempt, `elapsed` are the seconds since the
     first attempt, and the delay is the one before the attempt that would follow them.
     """
     delays = get_channel_settings(row).retry_after or [300.0]

@@ -1,4 +1,4 @@
-"""An email that is no message of a campaign or flow: a single one, or one of a request to many recipients.
+"""An email that is not a message of a campaign or flow: a single one, or one of a request to many recipients.
 
 `prepare.MessagePreparer` compiles it and caches what the emails of a request share.
 """
@@ -17,7 +17,7 @@ from appliance.storage.models import Account, Message
 
 
 class SingleEmail(NamedTuple):
-    """The content of an email that is no message of a campaign or flow, with the headers that are its own.
+    """The content of an email that is not a message of a campaign or flow, with the headers that are its own.
 
     `to` is the To header, and `first_recipient` the address of `to`, if it has several recipients; else both are None.
     `attachments` are the parts of its files.

@@ -97,7 +97,7 @@ _sent_by_agents: dict[int, deque[int]] = {}
 def limit_agent_tests(account: Account, recipients: list[addresses.Address]) -> None:
     """Count the tests of an agent, and raise RateLimitExceeded above `MAX_AGENT_TESTS_PER_HOUR` in an hour.
 
-    Raises NotAllowed for a recipient who is no enabled user of the account.
+    Raises NotAllowed for a recipient who is not an enabled user of the account.
     """
     require_write_transaction()
     team = {addresses.parse("email", user.email).key for user in members.list_active(account.id)}

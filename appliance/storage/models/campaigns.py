@@ -228,7 +228,7 @@ _MARK_ZONE = "UPDATE contact_zone SET is_stale = 1 WHERE contact_id"
 ZONE_TRIGGERS = (
     "CREATE TEMP TRIGGER contact_zone_changed AFTER UPDATE OF data, country_code ON main.contact "
     "WHEN old.country_code IS NOT new.country_code "
-    # A damaged value is no error: the contact could not be repaired
+    # A damaged value is not an error: the contact could not be repaired
     "OR iif(json_valid(old.data), old.data ->> '$.time_zone', '') "
     "IS NOT iif(json_valid(new.data), new.data ->> '$.time_zone', '') "
     f"BEGIN {_MARK_ZONE} = new.id; END",

@@ -202,7 +202,7 @@ class MessageContent(Table):
     has_attachments = BooleanField(default=False)
     # For a message of a request to many recipients: what has its HTML and text, which are null here.
     bulk = ForeignKeyField(BulkContent, null=True, on_delete="SET NULL", index=False)
-    # Whether opens are tracked although it is no marketing message and its recipient may be no contact.
+    # Whether opens are tracked although it is not a marketing message and its recipient may not be a contact.
     tracks_opens = BooleanField(default=False)
     # The email that it sends as it is
     raw_message = ForeignKeyField(RawMessage, null=True, on_delete="SET NULL", index=False)

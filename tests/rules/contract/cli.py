@@ -62,7 +62,7 @@ O doctor --account -- an operator looks at one of many
 """
 # Commands for scripts, which talk to a service over HTTP; those with a `*` need no service
 _REMOTE = """
-O login* URL -- the key is kept in a profile, and is no argument that other users could see
+O login* URL -- the key is kept in a profile, and is not an argument that other users could see
 O logout* -- deletes the profile
 O profiles* --json -- without the keys
 O api METHOD,PATH,--raw-field,--field,--input,--header,--include,--paginate,--silent -- as `gh api`

@@ -44,7 +44,7 @@ async def call_tool(
 ) -> Json:  # fmt: skip
     """Return the result of `tools/call`; a failure of the tool is a result with `isError`.
 
-    Raises RpcError for an unknown tool, and for arguments that are no object.
+    Raises RpcError for an unknown tool, and for arguments that are not an object.
     """
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:

@@ -206,7 +206,7 @@ async def _fetch_listing(url: str | None) -> tuple[HttpResponse, dict[str, Any]]
         rejection = _error_of(response, listing)
         raise Deferred(rejection.text, response.status) if isinstance(rejection, Uncertain) else rejection
     if not _is_listing(listing.get("messages")):
-        raise Deferred(f"the response is no list of messages: {http_client.excerpt(response)}", response.status)
+        raise Deferred(f"the response is not a list of messages: {http_client.excerpt(response)}", response.status)
     return response, listing
 
 
