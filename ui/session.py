@@ -65,7 +65,7 @@ class Visit:
 
     @property
     def has_several_accounts(self) -> bool:
-        """Whether the person may enter another account, too."""
+        """Whether the user has other accounts besides the open one."""
         return len(self.memberships) > 1
 
     @property

@@ -85,7 +85,11 @@ class AuthorizationRequest(Struct, frozen=True):
 
 
 class AuthorizationFault(NamedTuple):
-    """Why an authorization request is rejected; `is_returnable` tells whether the program may be told."""
+    """Why an authorization request is rejected.
+
+    With `is_returnable`, the error is returned to the program's redirect URI; else only the user sees it, because the
+    redirect URI or the state of the request cannot be used.
+    """
 
     error: str
     description: str

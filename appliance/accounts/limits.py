@@ -279,7 +279,7 @@ def require_import(account_id: int, running: int) -> None:
 
 
 def list_notices(account_id: int) -> list[LimitUse]:
-    """Return the limits of which the owners have to be told by now: 80 % or 100 % is used, and they do not know."""
+    """Return the limits of which 80 % or 100 % is used and the owners have not been told."""
     notices: dict[str, Any] = Account.get_by_id(account_id).limit_notices or {}
 
     def is_new(use: LimitUse) -> bool:

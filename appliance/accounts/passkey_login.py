@@ -16,7 +16,10 @@ from appliance.storage.transactions import commit, fetch, require_write_transact
 
 
 def second_factor_binding(browser: str, token: str) -> str:
-    """Return what binds a challenge to a browser and to a sign-in whose password was right (`CodeRequired.token`)."""
+    """Return the text that binds a challenge to a browser and to a sign-in with a right password.
+
+    `token` is that of `CodeRequired`.
+    """
     return f"{browser}\n{token}"
 
 

@@ -59,14 +59,14 @@ class PasskeyRefused(Refused):
 
 
 class Site(NamedTuple):
-    """What passkeys are bound to: the host name of the installation (`rp.id`), and its origin."""
+    """The relying party that passkeys are bound to: the host name of the installation (`rp.id`), and its origin."""
 
     host: str
     origin: str
 
 
 def find_site(settings: Config) -> Site | None:
-    """Return what passkeys of this installation are bound to, or None if it cannot have passkeys.
+    """Return the relying party of this installation, or None if it cannot have passkeys.
 
     Browsers allow them only for a host name, not an IP address, and only over https or on `localhost` (Web
     Authentication Level 3, sections 5.1.3 and 13.4.9). The host name comes from `base_url`, never from a request.
@@ -94,7 +94,7 @@ def _is_ip_address(host: str) -> bool:
 
 
 def require_site(settings: Config) -> Site:
-    """Return what passkeys are bound to; raises PasskeyRefused if the installation cannot have passkeys."""
+    """Return the relying party of this installation; raises PasskeyRefused if it cannot have passkeys."""
     site = find_site(settings)
     if site is None:
         raise PasskeyRefused("no site", gettext("Passkeys need an https address with a host name."))

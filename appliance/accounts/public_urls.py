@@ -94,7 +94,7 @@ def list_former_hosts(account: Account) -> list[str]:
 
 
 def prove(number: int) -> str:
-    """Return what this installation answers at `PROOF_PATH` for a number below 2^46."""
+    """Return the response of this installation at `PROOF_PATH` for a number below 2^46."""
     return crypto.sign_token(_PROOF_PURPOSE, number)
 
 

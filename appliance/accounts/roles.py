@@ -56,7 +56,7 @@ class RolePatch(Struct):
 
 
 class RoleRemoval(Struct):
-    """What users and invitations with a deleted role get instead."""
+    """A request to delete a role: the role that its users and invitations get instead."""
 
     replacement: (
         Annotated[

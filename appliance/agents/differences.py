@@ -153,7 +153,7 @@ def _index_places(steps: Any, prefix: str, places: dict[int, str]) -> None:
 
 
 def _nested_prefix(path: str, step: Mapping[str, Any], name: str) -> str:
-    """Return what the labels of the steps in a branch begin with, or of the branches in a list of branches."""
+    """Return the prefix of the labels of the steps in a branch, or of the branches in a list of branches."""
     if name == branches.LISTED_KEY:
         return " · ".join((path, gettext("Branch")))
     if name == branches.STEPS_KEY:

@@ -102,6 +102,6 @@ def _compares_event_data(raw_steps: Any) -> bool:
 
 
 def require_bulk_simulation_access(request: ApiRequest) -> None:
-    """Raise a 403 error unless the credential may read contacts and events, with which a flow is simulated."""
+    """Raise a 403 error unless the credential may read contacts and events, because the simulation uses both."""
     require_contacts_scope(request)
     require_scope(request.credential, "events:read")

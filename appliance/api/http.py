@@ -181,7 +181,7 @@ class DescribedError(NamedTuple):
 
 
 def describe_error(request: Request, error: Exception) -> DescribedError:
-    """Return what the client is told of any exception. An error with status 500 is logged."""
+    """Return status, message and headers of the response to any exception. An error with status 500 is logged."""
     status, code, message, extra, headers = _describe_error(error)
     if status == 405:
         # Sanic lists the methods in no particular order, so they are sorted here.
@@ -357,7 +357,8 @@ def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
 def parse_json(request: Request, content: bytes) -> Any:
     """Return the content of a request as a JSON value.
 
-    Raises ApiError for a wrong content type, a Content-Encoding, too many values, invalid JSON, or too deep nesting.
+    Raises ApiError for a wrong content type, a Content-Encoding, too many values, and JSON that is invalid or nested
+    too deeply.
     """
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":

@@ -486,7 +486,7 @@ def serialize_trigger(row: models.Trigger) -> Trigger:
 
 
 def serialize_experiment(setup: Setup | None) -> Experiment | None:
-    """Return the API representation of the test of a campaign."""
+    """Return the API representation of the A/B test or holdout of a campaign, or None if it has none."""
     if setup is None:
         return None
     row = setup.experiment

@@ -387,7 +387,7 @@ def _start_release(experiment: Experiment) -> None:
 
 
 class NextStep(NamedTuple):
-    """What is to be done with a running test now, computed outside of the write transaction.
+    """The next step of a running test, computed outside of the write transaction.
 
     `updated_at` is that of the test when it was read. With `weights` the next batch is assigned, with `later_end` the
     end of the test moves to that time. Otherwise the test ends: with a winner, or without one.
@@ -424,12 +424,12 @@ def list_running() -> list[int]:
 
 
 def find_next_step(campaign_id: int) -> NextStep | None:
-    """Return what is to be done with a running test now, or None if it goes on; call it outside of a transaction.
+    """Return the next step of a running test, or None if the test continues; call it outside of a transaction.
 
-    A clear winner ends the test at once if the service decides; at its end the leader is chosen, or a person is waited
-    for, as the test says. Where the variants have different times, nothing is decided before the end. If messages of
-    the test could not leave until the end, because sending was stopped or slow, the test lasts as long again. The
-    test of a cancelled campaign ends without a winner.
+    A clear winner ends the test at once if the service decides. At its end the leader is chosen, or the test waits for
+    a person to decide, as its settings say. If the variants have different times, nothing is decided before the end. If
+    messages of the test could not leave until the end, because sending was stopped or slow, the test lasts as long
+    again. The test of a cancelled campaign ends without a winner.
     """
     campaign = Campaign.get_by_id(campaign_id)
     setup = variants.find(campaign_id)

@@ -322,7 +322,7 @@ def _print_faults(faults: list[str]) -> int:
 
 @contextmanager
 def _open_catalog(directory: Path, settings: Copies) -> "Iterator[tuple[Store, list[CopyEntry], list[str]]]":
-    """Yield the store, its copies as this machine reads them, and what is wrong with them."""
+    """Yield the store, the copies in it that this machine can read, and a sentence for each problem with them."""
     from appliance.ops.copies import catalog, keys, local
 
     try:

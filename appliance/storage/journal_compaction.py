@@ -67,7 +67,7 @@ def compact(directory: Path, sent_before: int, min_removed_bytes: int = MIN_REMO
 
 
 def _find_removable(file: BinaryIO, header: JournalHeader, sent_before: int) -> _Removable:
-    """Return what may go. The first line with a later time ends it: from there on all lines stay where they are."""
+    """Return the part of the journal that may be removed, which ends before the first line with a later time."""
     end, size = file.seek(header.size + header.line.kept), 0
     for raw in file:
         line = journal.parse_line(raw)

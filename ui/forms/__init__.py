@@ -329,7 +329,7 @@ class FormParts:
         return ", ".join(labels) or gettext("nothing")
 
     def digests(self, now: Form) -> dict[str, str]:
-        """Return the digest of the value of each part, by key."""
+        """Return the digest of the value of each part of the form, by the key of the part."""
         return {key: hash_value(self.value(now, key)) for key in self.all_keys(now)}
 
     def all_keys(self, now: Form) -> Iterable[str]:

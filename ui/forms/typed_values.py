@@ -295,7 +295,7 @@ class CustomDataParts(forms.FormParts):
         return [[row.kind, row.value] for row in _read_all_rows(form) if row.key == self.label(key)]
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return the value of a part as text for the user."""
+        """Return the value of a part of the form as text, for the message about an edit conflict."""
         if not key.startswith(self._PREFIX):
             return super().describe(form, key, names)
         rows = [row for row in _read_all_rows(form) if row.key == self.label(key)]

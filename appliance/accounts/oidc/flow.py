@@ -108,7 +108,10 @@ def seal(value: Begun | Pending) -> str:
 
 
 def unseal(text: str, kind: type[T], key: str) -> T | None:
-    """Return what `seal` sealed for the provider with this key; None if it is not valid or older than ten minutes."""
+    """Return the value that `seal` encrypted for the provider with this key.
+
+    Return None if the text is not valid or older than ten minutes.
+    """
     if len(text) > MAX_COOKIE_CHARACTERS or not text.isascii():
         return None
     try:

@@ -118,7 +118,7 @@ def generate_key() -> str:
 
 
 def to_client(provider: SignInProvider) -> Client:
-    """Return what a provider knows this service by, with the decrypted secret."""
+    """Return the OAuth client that this service is to a provider: id, decrypted secret and redirect URI."""
     sealed = base64.b64decode(provider.client_secret) if provider.client_secret else b""
     secret = crypto.unseal(crypto.derive_key(_PURPOSE), _label(provider.key), sealed) if sealed else b""
     return Client(provider.client_id, (secret or b"").decode(), redirect_uri(provider))

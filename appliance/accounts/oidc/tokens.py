@@ -51,7 +51,7 @@ _MFA = "mfa"
 
 
 class Client(NamedTuple):
-    """What the provider knows the service by; `secret` is "" for a public client."""
+    """This service as an OAuth client of a provider; `secret` is "" for a public client."""
 
     client_id: str
     secret: str
@@ -255,7 +255,7 @@ def _rejected(name: str) -> ProviderError:
 
 
 def read_person(issuer: str, subject: str, claims: dict[str, Any]) -> Claims:
-    """Return what verified claims say about a person.
+    """Return the claims about a person from the claims of a verified token.
 
     An address counts as verified if `email_verified` is true (OpenID Connect Core 1.0, section 5.1). Microsoft lets
     administrators of any tenant enter any address, so there the claim `xms_edov` decides, which is true if the tenant

@@ -37,7 +37,7 @@ MAX_BODY_BYTES = message_intake.LARGE_BODY.max_bytes
 BATCH_WRITES = 25
 # The characters of an address with its name, and those of the texts of all messages that are queued as a whole.
 MAX_ADDRESS_CHARACTERS, MAX_COPIED_CHARACTERS = 320, 25_000_000
-# Entries of an object of texts, and the characters of all its names and values; custom headers have a limit of theirs.
+# Entries of an object of texts, and the characters of all its names and values; custom headers have their own limit.
 MAX_TEXTS, MAX_TEXTS_CHARACTERS, MAX_HEADERS = 100, 32_768, 20
 
 Handler = Callable[..., Awaitable[HTTPResponse]]

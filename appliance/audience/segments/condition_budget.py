@@ -26,7 +26,7 @@ class Cost(NamedTuple):
     seconds: float
 
     def minus(self, other: "Cost") -> "Cost":
-        """Return what is left of this cost after another one."""
+        """Return this cost less another one."""
         return Cost(self.steps - other.steps, self.seconds - other.seconds)
 
     def plus(self, other: "Cost") -> "Cost":

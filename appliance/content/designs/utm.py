@@ -47,7 +47,7 @@ Parameters = tuple[tuple[str, str], ...]
 
 
 class LinkTagger(NamedTuple):
-    """What adds UTM parameters to links; `own_urls` are the URLs of the service, whose links get none."""
+    """Adds UTM parameters to links; `own_urls` are the URLs of the service, whose links get none."""
 
     parameters: Parameters
     own_urls: tuple[str, ...]

@@ -120,7 +120,7 @@ def upload(store: Store, folder: Path, spool: Spool, report_progress: ProgressCa
 
 
 def _read_state(folder: Path, store: Store) -> State:
-    """Return what is known of the store. Without that, the copies in it tell the sequence.
+    """Return the stored state of the copies in a store; without one, take the sequence from the newest copy in it.
 
     Raises CopyFailed if the copies there are those of another installation.
     """

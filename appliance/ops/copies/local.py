@@ -108,7 +108,7 @@ def lock(directory: Path) -> Iterator[Path]:
 
 
 def read_state(folder: Path, store_url: str) -> State:
-    """Return what is known of the copies in a store; nothing, if the file is damaged or about another store."""
+    """Return the stored state of the copies in a store; an empty one if the file is damaged or about another store."""
     try:
         state = msgspec.json.decode((folder / _STATE_FILE).read_bytes(), type=State)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):

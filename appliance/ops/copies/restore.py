@@ -116,7 +116,7 @@ def _ask_for_signer(entries: list[CopyEntry]) -> str:
 
 
 def _find_faults(entries: list[CopyEntry], directory: Path, store: Store) -> list[str]:
-    """Return what is wrong with the copies, the age of the newest one included."""
+    """Return a sentence for each problem with the copies, including that the newest one is old."""
     has_state = (directory / local.FOLDER).is_dir()
     state = local.read_state(directory / local.FOLDER, store.url) if has_state else None
     faults = catalog.find_faults(entries, state)

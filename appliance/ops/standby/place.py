@@ -28,15 +28,15 @@ class StandbyFailed(Refused):
 
 
 class Source(msgspec.Struct):
-    """What a machine follows. `lease` is the lease of the former machine, once a promotion has taken it."""
+    """The replica that a machine follows; `lease` is that of the former machine, once a promotion took it."""
 
     source: Annotated[str, Meta(min_length=1)]
     lease: LeaseRecord | None = None
-    is_promoting: bool = False  # the database may be changed already, so it must not follow any more
+    is_promoting: bool = False  # the database may be changed already, so it must no longer follow
 
 
 def load_source(directory: Path) -> Source | None:
-    """Return what a data directory follows, or None if it follows nothing. Raises StandbyFailed."""
+    """Return the source that a data directory follows, or None if it follows none. Raises StandbyFailed."""
     path = directory / FOLDER / SOURCE_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=Source)

@@ -349,7 +349,7 @@ def _count_submissions(config: Config, since: int) -> Submission:
 
 
 def _list_stop_reasons(directory: Path) -> list[str]:
-    """Return a sentence for a file STOP and for each account whose sending is stopped."""
+    """Return a sentence for the file STOP, if it exists, and for each account whose sending is stopped."""
     reasons = ["the file STOP in the data directory stops all sending"] if data_dir.has_stop_file(directory) else []
     for name, reason in rows("SELECT name, stop_reason FROM account WHERE sending_stopped = 1 ORDER BY id"):
         reasons.append(f"sending is stopped for {name}{f': {reason}' if reason else ''}")

@@ -203,7 +203,7 @@ def _describe(key: str, path: Path) -> ObjectInfo | None:
 
 
 def _etag(status: os.stat_result) -> str:
-    """Return what identifies the content of a file: a file is only replaced as a whole, never changed."""
+    """Return an etag that identifies the content of a file, because a file is only replaced as a whole."""
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
 
 

@@ -235,7 +235,7 @@ def render_fields(
 
 
 class InboxLine(NamedTuple):
-    """An email as an inbox lists it; `lengths` are the characters of `subject` and `preheader`."""
+    """An email as an inbox lists it; `lengths` has the numbers of characters of `subject` and `preheader`."""
 
     from_name: str
     subject: str

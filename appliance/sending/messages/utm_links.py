@@ -14,9 +14,9 @@ _VARIANTS = "abcde"
 
 
 def build_campaign_utm(campaign: Campaign) -> dict[str, Any] | None:
-    """Return what `build_tagger` needs for a campaign's messages, to be stored with them, or None without parameters.
+    """Return the UTM settings and values to store with a campaign's messages, or None without parameters.
 
-    The campaign's own settings replace those of the account.
+    `build_tagger` reads them. The campaign's own settings replace those of the account.
     """
     values = {"campaign.name": campaign.name, "campaign.id": str(campaign.id), "channel": campaign.channel}
     is_test = Variant.select().join(Experiment).where(Experiment.campaign == campaign.id, Variant.number > 1).exists()
@@ -26,9 +26,9 @@ def build_campaign_utm(campaign: Campaign) -> dict[str, Any] | None:
 
 
 def build_step_utm(flow: Flow, account: Account, step: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what `build_tagger` needs for the messages of a flow's step, or None without parameters.
+    """Return the UTM settings and values to store with the messages of a flow's step, or None without parameters.
 
-    A transactional step has none. The step's own settings replace those of the account.
+    `build_tagger` reads them. A transactional step has none. The step's own settings replace those of the account.
     """
     if step["transactional"]:
         return None
@@ -47,7 +47,7 @@ def _build_snapshot(account: Account, own: dict[str, Any] | None, values: dict[s
 
 
 def build_tagger(snapshot: dict[str, Any] | None, variant: int | None = None) -> LinkTagger | None:
-    """Return what adds the parameters to links, or None if there are none; `variant` is the number of a variant."""
+    """Return the tagger of links, or None if there are no parameters; `variant` is the number of a variant."""
     if snapshot is None:
         return None
     values = dict(snapshot["values"])
@@ -59,7 +59,7 @@ def build_tagger(snapshot: dict[str, Any] | None, variant: int | None = None) ->
 
 
 def find_template_tagger(template: Template | None) -> LinkTagger | None:
-    """Return what adds the present parameters to links of a template, or None if it is of no campaign or step."""
+    """Return the tagger of a template's links with the present settings; None without a campaign or step."""
     if template is None or template.flow_id is None:
         return None
     campaign = Campaign.get_or_none(Campaign.flow == template.flow_id)

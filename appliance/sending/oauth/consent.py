@@ -54,7 +54,7 @@ class DeviceCode(NamedTuple):
 
 
 def show_device(begun: Begun) -> DeviceCode:
-    """Return what the user enters for a sign-in that was begun with `begin_device`."""
+    """Return the code, and the page to enter it on, of a sign-in that was begun with `begin_device`."""
     return DeviceCode(begun.user_code, begun.device_url, _seal(begun))
 
 

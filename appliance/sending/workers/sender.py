@@ -63,7 +63,7 @@ class Sender(ABC, Generic[Limits]):
         self._is_shutdown = threading.Event()
         self.breaker = CircuitBreaker(parse_seconds(probe_after), is_replaceable)
         self.limits = limits
-        # `wake` sets both: the first is also there while no event loop runs, the second wakes the one that runs.
+        # `wake` sets both: `_woken` also while no event loop runs, `_wake_event` to wake the loop that runs.
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event: asyncio.Event | None = None
@@ -72,7 +72,7 @@ class Sender(ABC, Generic[Limits]):
 
     @abstractmethod
     def _create_context(self) -> WorkerContext[Limits]:
-        """Return what the workers of the running event loop share (`_build_context`)."""
+        """Return the context that the workers of the running event loop share (`_build_context`)."""
 
     @abstractmethod
     async def _run_worker(self, context: WorkerContext[Limits]) -> None:

@@ -231,7 +231,7 @@ def drop_unset(value: Any) -> Any:
 
 
 def describe_failure(method: str, path: str, reply: ApiReply) -> str:
-    """Return what a model is told of an error of the API: the reason, each field with its errors, and when to retry."""
+    """Return an error of the API as text for a model: the reason, each field with its errors, and when to retry."""
     body = reply.value if isinstance(reply.value, dict) else {}
     lines = [f"{method} {path} failed ({reply.status} {body.get('code', 'error')}): {body.get('message', '')}".strip()]
     faults = body.get("validation_errors")
