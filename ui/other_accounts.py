@@ -70,7 +70,7 @@ def is_shared_page(path: str) -> bool:
 
 
 def find_wrong_account(request: Request, visit: Visit, is_personal: bool) -> tuple[bool, TeamMember | None]:
-    """Return whether a write is meant for another account than the open one, and which of the person's it is for.
+    """Return whether a write is meant for an account other than the open one, and which of the person's it is for.
 
     A write about an object needs not say what it is for, because the object is in one account only, nor does one that
     `is_personal`, like a new password. Any other one must, if the person has several accounts.

@@ -181,7 +181,7 @@ async def sign_in(
     """Start a session for a user and set its cookies; the browser's previous session is ended.
 
     `identity_id` is the identity at an OpenID Connect provider that the user signed in with. Raises
-    login.InvalidCredentials if the user was changed since the credentials were verified.
+    login.InvalidCredentials if the user has been changed since the credentials were verified.
     """
     agent, device_token = request.headers.get("user-agent"), read_device_token(request)
     user_agents.parse_device(agent)  # The first parse takes a millisecond, which the writer should not wait for.

@@ -134,7 +134,7 @@ class AccountWrite(Struct):
     approval_by_another: (
         Annotated[
             bool,
-            Meta(description="whether another user than the author or the requester must approve, if there is another"),
+            Meta(description="whether a user other than author and requester must approve, if there is one"),
         ]
         | UnsetType
     ) = UNSET

@@ -195,7 +195,7 @@ def find_person(row: Invitation) -> User | None:
 def join(invitation_id: int, token: str, user_id: int, ip: str | None) -> User:
     """Add a person who has a user already to the account of an invitation, and delete the invitation.
 
-    Raises NotFound if the link is not valid or is for another address than the person's, and Invalid for a member of
+    Raises NotFound if the link is not valid or is for an address other than the person's, and Invalid for a member of
     the account, even a disabled one.
     """
     require_write_transaction()

@@ -53,7 +53,7 @@ _MEGABYTE = 1_000_000
 _CACHE_SECONDS = 5.0
 # Counts are read from the database again after this time; between, what is added is counted in memory.
 _COUNT_SECONDS = 600.0
-# At a limit, the count is read again after this time: what was deleted since makes room.
+# At a limit, the count is read again after this time, because deletions make room.
 _RECOUNT_SECONDS = 1.0
 _COUNT_MESSAGES = (
     "SELECT count(*) FROM message WHERE account_id = ? AND created_at >= ? AND test = 0 AND source_type != 'system' "
@@ -76,7 +76,7 @@ class LimitUse(NamedTuple):
 
 
 class _Count:
-    """A count that was read at `read_at` (seconds of `time.monotonic`), plus what was added since."""
+    """A count that was read at `read_at` (seconds of `time.monotonic`), plus what has been added since then."""
 
     def __init__(self, value: int, start: int) -> None:
         self.value, self.start, self.read_at = value, start, time.monotonic()

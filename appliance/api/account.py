@@ -179,7 +179,7 @@ class Account(Struct):
     ]
     approval_by_another: Annotated[
         bool,
-        Meta(description="whether another user than the author or the requester must approve, if there is another"),
+        Meta(description="whether a user other than author and requester must approve, if there is one"),
     ]
     block_on_missing_variable: Annotated[
         bool, Meta(description="whether a merge tag without a value blocks a campaign")

@@ -295,7 +295,7 @@ async def cancel_import(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("POST", "/imports/{id}/undo", scope="contacts:write", response_type=Import)
 async def undo_import(request: ApiRequest) -> ApiResponse:
-    """Undo an import within 24 hours; rows that were changed since are kept."""
+    """Undo an import within 24 hours; rows that have been changed since then are kept."""
     return ApiResponse(
         serialize_import(
             await commit(

@@ -218,7 +218,7 @@ class TranslationWrite(Struct):
     updated_at: (
         Annotated[
             When,
-            Meta(description="`updated_at` as last read; if the template was changed since, the response is 409"),
+            Meta(description="`updated_at` as last read; if the template has changed since then, the response is 409"),
         ]
         | UnsetType
     ) = UNSET

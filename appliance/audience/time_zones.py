@@ -5,7 +5,7 @@ account's. A number or a country whose clocks differ, such as one of the United 
 
 The zones are stored, so that fixing a large audience computes none. A trigger marks the row of a contact when its data,
 phone numbers or country change (`storage/writer.py`), and a job computes marked and missing rows, in batches. Until
-then their zone is computed where it is needed, so that a stored zone is never another one than the rule gives. The zone
+then their zone is computed where it is needed, so that a stored zone is always the one that the rule gives. The zone
 of the account is stored as null: it may change. If the rule itself changes, with new data of time zones or phone
 numbers, all rows are computed again.
 """

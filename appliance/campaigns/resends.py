@@ -85,7 +85,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
     draft.name = gettext("%(name)s (resend)", name=name)
     draft.scheduled_at = _choose_time(original)
     draft.trigger.segment_id, draft.trigger.updated_at = segment.id, clock.now_ms()
-    # The segment limits the audience to the recipients, so a list or segment that was deleted since is not missing.
+    # The segment limits the audience to the recipients, so a list or segment that has been deleted is not missing.
     draft.trigger.data.pop(segments.AUDIENCE_DELETED, None)
     draft.trigger.save()
     store.mark_changed(draft)

@@ -220,7 +220,7 @@ def _load_hits(campaign_id: int) -> _HitCounts:
 
 # Messages that were opened or clicked, and bounced all the same.
 _ENGAGED_BOUNCES = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'bounced' AND {}_at IS NOT NULL"
-# Delivered messages without an open whose contact was deleted since.
+# Delivered messages without an open whose contact has been deleted.
 _UNOPENED_WITHOUT_CONTACT = (
     "SELECT count(*) FROM message INDEXED BY message_without_contact WHERE account_id = ? AND contact_id IS NULL "
     "AND campaign_id = ? AND opened_at IS NULL AND status IN ('sent', 'delivered', 'complained')"
@@ -236,7 +236,7 @@ def count_unengaged(campaign_id: int, column: Literal["opened", "clicked"], deli
 
 
 def count_non_openers(campaign: Campaign, delivered: int, opened: int) -> tuple[int, int]:
-    """Return how many contacts received an email and did not open it, and how many more of them were deleted since.
+    """Return how many contacts received an email and did not open it, and how many more have been deleted since then.
 
     The first number is that of the segment of a resend, the sum is that of the recipients with `opened=never`.
     """

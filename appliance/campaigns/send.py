@@ -197,7 +197,7 @@ def update(
 
     A scheduled campaign becomes a draft if its time is removed or its new content needs approval, and is sent now if
     its new time is in the past. Raises NotFound; NotAllowed if `by` may not make the change; Conflict if the campaign
-    was changed since the client read it; Unavailable while an earlier send is being undone; Invalid for invalid
+    has been changed since the client read it; Unavailable while an earlier send is being undone; Invalid for invalid
     attributes, a locked campaign, blockers, or a status that the campaign cannot change to.
     """
     require_write_transaction()

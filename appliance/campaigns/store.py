@@ -71,7 +71,7 @@ class CampaignCreate(Struct):
 class CampaignPatch(Struct):
     """A change of a campaign.
 
-    If `updated_at` is given as it was last read, the change is rejected if the campaign was changed since then.
+    If `updated_at` is given as it was last read, the change is rejected if the campaign has been changed since then.
     """
 
     REFUSED: ClassVar[RefusedKeys] = findings.PATCH
@@ -388,7 +388,7 @@ def prepare(account_id: int, campaign_id: int, content: Content | UnsetType) -> 
 def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: PreparedContent | None = None) -> bool:
     """Apply a change to a campaign and return whether its content, audience or channel changed.
 
-    Such a change needs a new approval. Raises Conflict if the campaign was changed since the client read it. Raises
+    Such a change needs a new approval. Raises Conflict if the campaign has changed since the client read it. Raises
     Invalid with all errors of the request, or as `campaign_locked` if the campaign can no longer be edited.
     """
     require_write_transaction()

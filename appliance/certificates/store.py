@@ -1,7 +1,7 @@
 """Keep the account, the order in progress and the certificate of an ACME CA, and give listeners their certificate.
 
 All of it is one sealed file in the data directory, which backups contain. The certificate and its key are also a file
-in the clear (mode 0600), because OpenSSL reads only files; it is not backed up, and written anew at each start.
+in the clear (mode 0600), because OpenSSL reads only files; it is not backed up, and rewritten at each start.
 """
 
 import fcntl

@@ -427,7 +427,7 @@ LocalTime = Annotated[
 ]
 # The version of an object that a request is based on (docs/decisions.md#3)
 LastRead = Annotated[
-    When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
+    When, Meta(description="`updated_at` as last read; if the object has been changed since then, the response is 409")
 ]
 # A time or a day of a filter, kept as text. A day begins at midnight in the account's time zone, which the code that
 # applies the filter knows.

@@ -410,7 +410,7 @@ def _format_contact(contact: dict[str, Any], keys: list[str]) -> str:
 
 
 def write_replay_csv(account_id: int, people: Sequence[PersonRow]) -> Iterator[str]:
-    """Yield the CSV of a replay: a header and then pages of lines, without contacts that were deleted since.
+    """Yield the CSV of a replay: a header and then pages of lines, without contacts that have been deleted since then.
 
     A line says what a contact would have got and when, with the draft and with the live version. `change` says how the
     draft differs: `added`, `removed`, `moved` (another time) or `same`.

@@ -225,7 +225,7 @@ def catch_up() -> bool:
 
 
 def _catch_up_batch(account_id: int, flow_id: int, checked: str, size: int) -> None:
-    """Wake those of the next `size` live runs whose event came; do nothing if the flow was changed since `checked`.
+    """Wake those of the next `size` live runs whose event came; do nothing if the flow has changed since `checked`.
 
     Raises ConditionsTooSlow if they cost too much; a single run ends instead.
     """

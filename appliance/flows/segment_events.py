@@ -302,8 +302,8 @@ def _save_changes(
 ) -> bool:
     """Store a batch of contacts that entered or left a segment; also record events if the segment's `name` is given.
 
-    Return False, and store nothing, if a segment of the account was edited since `changed_at`, or if this segment is no
-    longer watched.
+    Return False, and store nothing, if a segment of the account has been edited since `changed_at`, or if this segment
+    is no longer watched.
     """
     require_write_transaction()
     if _get_segments_changed_at(watch.account_id) != changed_at or not scalar(

@@ -437,7 +437,7 @@ def _get_script_name(raw: Any, index: int) -> str:
 
 
 def _list_deleted(fields: dict[str, list[str]]) -> list[str]:
-    """Return the errors of a script that was valid when it was saved, with sentences for what was deleted since."""
+    """Return the errors of a script that was valid when it was saved, with sentences about deleted objects."""
     failures, other_fields = [], {}
     for name, messages in fields.items():
         if name == "contact_id":

@@ -62,7 +62,7 @@ class FlowCreate(Struct):
 class FlowPatch(Struct):
     """A change of a flow; `steps` replaces all steps.
 
-    With `updated_at` as last read, the change is rejected if the flow was changed since.
+    With `updated_at` as last read, the change is rejected if the flow has been changed since then.
     """
 
     name: Name | UnsetType = UNSET

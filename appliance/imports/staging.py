@@ -105,7 +105,7 @@ class StagingWriter:
         self._utf8_lines.append((line,))
 
     def flush(self) -> None:
-        """Write the rows that were added since the last flush."""
+        """Write the rows that have been added since the last flush."""
         self._db.executemany(_PERSON, self._people)
         self._db.executemany(_FURTHER, self._further)
         self._db.executemany("INSERT INTO fault VALUES (?, ?, ?)", self._faults)

@@ -226,7 +226,7 @@ class _CaptureSession(SMTP):
     line_length_limit = _MAX_CAPTURED_BYTES
 
     async def handle_exception(self, error: Exception) -> str:
-        """Log an unexpected error and end the message, so that the next one on the connection begins anew."""
+        """Log an unexpected error and end the message, so that the next one on the connection starts afresh."""
         log.error("capture: message failed: %r", error)
         self._set_post_data_state()  # type: ignore[no-untyped-call]  # aiosmtpd does not annotate it
         return "451 4.3.0 Internal error, try again later"

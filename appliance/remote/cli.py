@@ -137,7 +137,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_OUTPUT
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        # The response has another shape than the API's: from another program, or another version.
+        # The response does not have the shape of the API's: it is from another program, or another version.
         output.print_error(f"the service gave an unexpected response ({type(error).__name__}: {error})")
         return REFUSED
     except OSError as error:

@@ -1,7 +1,7 @@
 """Requests of a command to a Campanero, by the transport of the Python client: retries, idempotency keys and pages.
 
-The service may be hostile, or another one than it seems: redirects are not followed, so that the key reaches no other
-host; compressed responses are refused; and a response that is read into memory has a limit.
+The service may be hostile, or not the one that it seems to be: redirects are not followed, so that the key reaches no
+other host; compressed responses are refused; and a response that is read into memory has a limit.
 """
 
 import math

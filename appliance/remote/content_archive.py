@@ -56,7 +56,7 @@ def _write_files(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], directo
         if path is None or path.exists():
             continue
         if info.compress_type not in _COMPRESSIONS:
-            raise NotImplementedError(f"{info.filename} is compressed by another method than Deflate")
+            raise NotImplementedError(f"{info.filename} is compressed by a method other than Deflate")
         with archive.open(info) as file:
             content = file.read(MAX_FILE_BYTES + 1)
         rest -= len(content)

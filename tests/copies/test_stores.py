@@ -242,7 +242,7 @@ def test_faults_of_an_sftp_server(sftp: SftpServer, tmp_path: Path) -> None:
         opened.close()
     for changes, words in (
         ({"key_file": str(tmp_path / "other")}, "did not accept the login of copies"),
-        ({"host_key": other.export_public_key().decode()}, "another host key"),
+        ({"host_key": other.export_public_key().decode()}, "a host key other than"),
         ({"host_key": "nonsense"}, "is not a public key of a server"),
         ({"key_file": str(tmp_path / "missing")}, "cannot be read"),
         ({"key_file": ""}, "are required"),

@@ -469,5 +469,5 @@ async def choose_winner(request: Request, visit: Visit, flow_id: int, step_id: i
     try:
         await commit(split_tests.choose, visit.account_id, flow_id, choice, decision, visit.actor)
     except errors.Invalid:
-        raise errors.NotFound from None  # The branch was removed since the page was shown.
+        raise errors.NotFound from None  # The branch has been removed since the page was shown.
     return view.redirect(request, step_url(flow_id, step_id))

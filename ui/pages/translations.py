@@ -147,7 +147,7 @@ async def save(request: Request, visit: Visit, template_id: int, language: str) 
 
 
 async def _save_text(visit: Visit, template_id: int, language: str, text_id: str, typed: str, form: Form) -> None:
-    """Save one text; raises Invalid if its original or its translation was changed since the page was shown."""
+    """Save one text; raises Invalid if its original or its translation has been changed since the page was shown."""
     summary = await render_for(visit.account_id, template_edits.get_summary, visit.account_id, template_id, language)
     state = next((state for state in summary.texts if state.text.id == text_id), None)
     if state is None:

@@ -188,7 +188,7 @@ def name_step(account_id: int, step: ReplayStep) -> str:
 
 
 def list_people(account_id: int, result: ReplayResult, titles: dict[int, str]) -> list[PersonWords]:
-    """Return the sample of people with their names; contacts that were deleted since are left out."""
+    """Return the sample of people with their names; contacts that have been deleted since are left out."""
     stored = {
         contact.id: contact
         for contact in contacts.fetch_by_ids([person.contact_id for person in result.sample])

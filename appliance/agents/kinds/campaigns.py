@@ -78,7 +78,7 @@ def carry_out(account_id: int, campaign_id: int, changes: SendChanges, by: Actor
     when = changes.scheduled_at if isinstance(changes.scheduled_at, int) else UNSET
     is_later = when is not UNSET and when > clock.now_ms()
     if when is not UNSET and not is_later:
-        # The time passed while the proposal waited. Nothing is sent at another time than the page showed.
+        # The time passed while the proposal waited. Nothing is sent at a time that the page did not show.
         raise Invalid({"scheduled_at": [gettext("The proposed time has passed. Return the proposal.")]})
     has_times = _has_own_times(campaign)
     request = SendRequest(

@@ -67,7 +67,7 @@ def count_contacts(account_id: int) -> StatusCounts:
     """
     total = members.count_contacts(account_id)
     subscribed, suppressed, unsubscribed = _counts.get(account_id, lambda: _count_by_status(account_id))
-    # The cached numbers may include contacts that were deleted since.
+    # The cached numbers may include contacts that have been deleted since then.
     subscribed = min(total, subscribed)
     suppressed = min(total - subscribed, suppressed)
     unsubscribed = min(total - subscribed - suppressed, unsubscribed)

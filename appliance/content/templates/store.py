@@ -198,7 +198,7 @@ def update(
     account_id: int, template_id: int, request: TemplateWrite, user_id: int | None = None,
     revision: int | None = None, prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Update a template; raises NotFound, Invalid with all errors, or Conflict if it was changed since it was read.
+    """Update a template; raises NotFound, Invalid with all errors, or Conflict if it has changed since it was read.
 
     The state that was read is identified by `request.updated_at` or by the number of the `revision`; without both there
     is no check. Also raises the errors of `write`.

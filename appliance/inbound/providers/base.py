@@ -94,7 +94,7 @@ def require_password(received: HookRequest, secret: str) -> None:
 def require_fresh(moment: float, retry_seconds: float = 0) -> None:
     """Raise NotAllowed if a signing time (Unix seconds) is more than `network.hook_max_age` in the past or future.
 
-    A provider that repeats a request without signing it anew may be `retry_seconds` later.
+    A provider that repeats a request without signing it again may be `retry_seconds` later.
     """
     age, max_age = clock.now() - moment, parse_seconds(config.current().network.hook_max_age)
     if not -max_age <= age <= max_age + retry_seconds:

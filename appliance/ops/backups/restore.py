@@ -445,7 +445,7 @@ def _require_usable_database(path: Path, manifest: Manifest) -> None:
     if facts.schema == 0 or facts.schema != manifest.schema:
         raise RestoreFailed(f"the database in the backup has schema {facts.schema}, not {manifest.schema} as it says")
     if facts.key_fingerprint not in (None, manifest.key):
-        raise RestoreFailed("the database in the backup belongs to another key than the backup says")
+        raise RestoreFailed("the database in the backup does not belong to the key that the backup names")
 
 
 def _hold_sending() -> list[int]:

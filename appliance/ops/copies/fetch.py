@@ -124,7 +124,7 @@ def _fetch_database(
         while chunk := file.read(base.CHUNK_BYTES):
             digest.update(chunk)
         if digest.hexdigest() != manifest.database_sha256:
-            raise DamagedCopy(f"the database of {manifest.id} has another checksum than its manifest says")
+            raise DamagedCopy(f"the checksum of the database of {manifest.id} differs from its manifest")
         file.seek(0)
         if file.read(len(_SQLITE_HEADER)) != _SQLITE_HEADER:
             raise DamagedCopy(f"{manifest.id} contains no SQLite database")
@@ -139,7 +139,7 @@ def _download(store: Store, ref: ObjectRef, folder: Path) -> BinaryIO:
     target: Any = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - the caller closes it
     try:
         if _copy_object(store, ref, target) != ref.sha256:
-            raise DamagedCopy(f"{ref.key} was changed in the store: it has another checksum than the manifest says")
+            raise DamagedCopy(f"{ref.key} was changed in the store: its checksum differs from the manifest")
     except base.Missing as error:
         target.close()
         raise DamagedCopy(f"{ref.key} is missing in the store: {error}") from None
@@ -192,7 +192,7 @@ def _fetch_file(store: Store, file: FileRef, into: Path, reader: ReadingKeys) ->
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b") as target:
             _decrypt(encrypted, target, identities, file.blob.key)
             if target.tell() != file.size:
-                raise DamagedCopy(f"{file.blob.key} has another size than the manifest says")
+                raise DamagedCopy(f"the size of {file.blob.key} differs from the manifest")
             target.seek(0)
             if hashlib.file_digest(target, "sha256").hexdigest() != file.sha256:
-                raise DamagedCopy(f"{file.blob.key} has another content than the manifest says")
+                raise DamagedCopy(f"the content of {file.blob.key} differs from the manifest")

@@ -161,7 +161,7 @@ def write_pages(segment: Readable, file: BinaryIO, page_size: int, page_count: i
         except zlib.error as error:
             raise DamagedSegment(f"a block cannot be decompressed: {error}") from None
         if len(content) != count * page_size or decompressor.unconsumed_tail:
-            raise DamagedSegment("a block has another size than it says")
+            raise DamagedSegment("a block does not have the size that it states")
         if numbers[-1] - numbers[0] == count - 1 and list(numbers) == sorted(numbers):
             _write_at(file, numbers[0] * page_size, memoryview(content))
             continue

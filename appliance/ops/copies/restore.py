@@ -173,7 +173,7 @@ class CopySource:
     def authenticate(self) -> None:
         """Raise DamagedArchive unless the installation's key, which is loaded by now, is the one that signed."""
         if keys.own_signer() not in self._reader.signers:
-            raise DamagedArchive(f"{self.name} was signed by another installation than the one whose key it contains")
+            raise DamagedArchive(f"{self.name} was not signed by the installation whose key it contains")
 
 
 def _parse_time(text: str) -> int:

@@ -169,7 +169,7 @@ def find_last(kind: Kind, *states: State) -> CopyRun | None:
 
 
 def count_failures(kind: Kind) -> int:
-    """Return how many runs of a kind have failed or were interrupted since the last that succeeded."""
+    """Return how many runs of a kind have failed or been interrupted since the last one that succeeded."""
     sql = (
         "SELECT count(*) FROM (SELECT 1 FROM copy_run WHERE kind = ?1 AND state IN ('failed', 'interrupted') "
         "AND id > coalesce((SELECT max(id) FROM copy_run WHERE kind = ?1 AND state = 'succeeded'), 0) LIMIT ?2)"

@@ -38,7 +38,7 @@ def check_store(copies: Copies) -> None:
         try:
             with store.open(key) as stream:
                 if stream.read(len(content) + 1) != content:
-                    raise Damaged("the store returned another content than it was given")
+                    raise Damaged("the store did not return the content that it was given")
         finally:
             store.delete(key)
 

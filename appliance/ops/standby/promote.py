@@ -137,7 +137,7 @@ def _require_own_schema() -> None:
 
 def _take_lease(directory: Path, source: Source, report: Report) -> None:
     def remember(former: LeaseRecord | None) -> None:
-        # The latest counts: an attempt that failed before may have read a lease that was renewed since.
+        # The latest counts: an attempt that failed before may have read a lease that has been renewed since then.
         source.lease = former
         place.save_source(directory, source)
 

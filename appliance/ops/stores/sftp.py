@@ -318,7 +318,7 @@ class SftpStore:
             )
             raise kind(f"{where}: {error.reason}") from None
         except asyncssh.HostKeyNotVerifiable as error:
-            raise base.Refused(f"{where} has another host key than copies.sftp.host_key: {error.reason}") from None
+            raise base.Refused(f"{where} has a host key other than copies.sftp.host_key: {error.reason}") from None
         except asyncssh.PermissionDenied as error:
             raise base.Refused(f"{where} did not accept the login of {self._user}: {error.reason}") from None
         except asyncssh.KeyImportError as error:

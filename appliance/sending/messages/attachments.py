@@ -131,8 +131,8 @@ def describe_total_limit() -> str:
 def clean_name(filename: str) -> str:
     """Return a file name without folders, invisible characters, and spaces or dots at its end; it may become empty.
 
-    Without invisible characters, no name is displayed with another extension than it has, and without spaces and dots
-    at the end no system hides the extension.
+    Without invisible characters, no name is displayed with an extension that it does not have, and without spaces and
+    dots at the end no system hides the extension.
     """
     name = filename.replace("\\", "/").rpartition("/")[2]
     name = "".join(char for char in name if unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp", "Cs"))

@@ -65,8 +65,8 @@ def has_rows() -> bool:
 def withhold(candidates: list[LedgerRow]) -> list[LedgerRow]:
     """Return those of the messages that may be claimed, and end the others, which were sent before the restore.
 
-    A message that was sent becomes `sent`. One that may be another message than the one that was sent becomes
-    `uncertain`, so that a person decides.
+    A message that was sent becomes `sent`. One that may not be the message that was sent becomes `uncertain`, so that a
+    person decides.
     """
     require_write_transaction()
     hasher = AddressHasher()

@@ -113,7 +113,7 @@ def _is_read_alike(text: str, written: list[str]) -> bool:
 
 
 def _has_other_address(text: str, written: list[str], bracket_count: int) -> bool:
-    """Return whether a program that decodes a header before it parses it may read another address than these.
+    """Return whether a program that decodes a header before it parses it may read an address other than these.
 
     A quoted name may contain another address if all programs find the end of the name. Raises Malformed for an encoded
     word that programs decode in different ways.

@@ -377,7 +377,7 @@ class Contact(Table):
 
 
 # The letters by which names of contacts are sorted, each with the Latin letters that count as it. The index
-# is stored with this table: a change needs a migration that creates it anew. docs/decisions.md#21-order-of-names
+# is stored with this table: a change needs a migration that recreates it. docs/decisions.md#21-order-of-names
 _SORTED_AS = {
     "a": "ÀÁÂÃÄÅĀĂĄÆàáâãäåāăąæ", "c": "ÇĆĈĊČçćĉċč", "d": "ÐĎĐðďđ", "e": "ÈÉÊËĒĔĖĘĚèéêëēĕėęě", "g": "ĜĞĠĢĝğġģ",
     "h": "ĤĦĥħ", "i": "ÌÍÎÏĨĪĬĮİĲìíîïĩīĭįıĳ", "j": "Ĵĵ", "k": "Ķķ", "l": "ĹĻĽŁĺļľł", "n": "ÑŃŅŇŊñńņňŋ",

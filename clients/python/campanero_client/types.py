@@ -83,7 +83,7 @@ class Account(TypedDict):
     """Whether campaigns and flows need approval before they are sent."""
 
     approval_by_another: bool
-    """Whether another user than the author or the requester must approve, if there is another."""
+    """Whether a user other than author and requester must approve, if there is one."""
 
     block_on_missing_variable: bool
     """Whether a merge tag without a value blocks a campaign."""
@@ -178,7 +178,7 @@ class AccountWrite(TypedDict):
     """Whether campaigns and flows need approval before they are sent."""
 
     approval_by_another: NotRequired[bool]
-    """Whether another user than the author or the requester must approve, if there is another."""
+    """Whether a user other than author and requester must approve, if there is one."""
 
     sending_stopped: NotRequired[bool]
     """Whether all sending is stopped; new sends are accepted and wait. The restore of a backup stops it, too; false
@@ -241,7 +241,7 @@ class ActivateRequest(TypedDict):
     """Messages that were due longer ago than this number of seconds are dropped; null to drop none."""
 
     updated_at: NotRequired[str]
-    """`updated_at` as last read; if the object was changed since, the response is 409."""
+    """`updated_at` as last read; if the object has been changed since then, the response is 409."""
 
 
 class Agent(TypedDict):
@@ -373,7 +373,7 @@ class ApproveRequest(TypedDict):
     """The request body of an approval, with the version that was read."""
 
     updated_at: NotRequired[str]
-    """`updated_at` as last read; if the object was changed since, the response is 409."""
+    """`updated_at` as last read; if the object has been changed since then, the response is 409."""
 
 
 class ArchiveRequest(TypedDict):
@@ -1172,7 +1172,7 @@ class CampaignPatch(TypedDict):
     """
 
     updated_at: NotRequired[str]
-    """`updated_at` as last read; if the object was changed since, the response is 409."""
+    """`updated_at` as last read; if the object has been changed since then, the response is 409."""
 
 
 class CampaignReport(TypedDict):
@@ -3311,7 +3311,7 @@ class FlowPatch(TypedDict):
     """Changes the status, as the actions do; `live` is `active`."""
 
     updated_at: NotRequired[str]
-    """`updated_at` as last read; if the object was changed since, the response is 409."""
+    """`updated_at` as last read; if the object has been changed since then, the response is 409."""
 
 
 class FlowReplay(TypedDict):
@@ -8659,7 +8659,7 @@ class TemplateCreate(TypedDict):
     """Channel; cannot be changed."""
 
     updated_at: NotRequired[str]
-    """`updated_at` as last read; if the object was changed since, the response is 409."""
+    """`updated_at` as last read; if the object has been changed since then, the response is 409."""
 
     channelType: NotRequired[Literal["email", "sms"]]
     """Alias of `channel`; beside it, both must be the same."""
@@ -8746,7 +8746,7 @@ class TemplateWrite(TypedDict):
     """Channel; cannot be changed."""
 
     updated_at: NotRequired[str]
-    """`updated_at` as last read; if the object was changed since, the response is 409."""
+    """`updated_at` as last read; if the object has been changed since then, the response is 409."""
 
 
 class TestRequest(TypedDict):
@@ -8984,7 +8984,7 @@ class TranslationWrite(TypedDict):
     """Translations by id of the text; null removes one."""
 
     updated_at: NotRequired[str]
-    """`updated_at` as last read; if the template was changed since, the response is 409."""
+    """`updated_at` as last read; if the template has changed since then, the response is 409."""
 
 
 class TransportFigures(TypedDict):

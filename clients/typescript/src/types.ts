@@ -51,7 +51,7 @@ export interface Account {
   onboarding: Onboarding;
   /** whether campaigns and flows need approval before they are sent */
   approval_required: boolean;
-  /** whether another user than the author or the requester must approve, if there is another */
+  /** whether a user other than author and requester must approve, if there is one */
   approval_by_another: boolean;
   /** whether a merge tag without a value blocks a campaign */
   block_on_missing_variable: boolean;
@@ -117,7 +117,7 @@ export interface AccountWrite {
   email_reply_to?: string | null;
   /** whether campaigns and flows need approval before they are sent */
   approval_required?: boolean;
-  /** whether another user than the author or the requester must approve, if there is another */
+  /** whether a user other than author and requester must approve, if there is one */
   approval_by_another?: boolean;
   /**
    * whether all sending is stopped; new sends are accepted and wait. The restore of a backup stops it, too; false
@@ -167,7 +167,7 @@ export interface AccountWrite {
 export interface ActivateRequest {
   /** messages that were due longer ago than this number of seconds are dropped; null to drop none */
   skip_overdue_seconds?: number | null;
-  /** `updated_at` as last read; if the object was changed since, the response is 409 */
+  /** `updated_at` as last read; if the object has been changed since then, the response is 409 */
   updated_at?: string;
 }
 
@@ -263,7 +263,7 @@ export interface ApproveProposal {
 
 /** The request body of an approval, with the version that was read. */
 export interface ApproveRequest {
-  /** `updated_at` as last read; if the object was changed since, the response is 409 */
+  /** `updated_at` as last read; if the object has been changed since then, the response is 409 */
   updated_at?: string;
 }
 
@@ -850,7 +850,7 @@ export interface CampaignPatch {
    * repetition
    */
   repeat?: RepeatWrite | null;
-  /** `updated_at` as last read; if the object was changed since, the response is 409 */
+  /** `updated_at` as last read; if the object has been changed since then, the response is 409 */
   updated_at?: string;
 }
 
@@ -2358,7 +2358,7 @@ export interface FlowPatch {
   data?: Record<string, unknown> | null;
   /** changes the status, as the actions do; `live` is `active` */
   status?: "active" | "archived" | "draft" | "live" | "paused";
-  /** `updated_at` as last read; if the object was changed since, the response is 409 */
+  /** `updated_at` as last read; if the object has been changed since then, the response is 409 */
   updated_at?: string;
 }
 
@@ -6224,7 +6224,7 @@ export interface TemplateCreate {
   name?: string | null;
   /** channel; cannot be changed */
   channel?: "email" | "sms";
-  /** `updated_at` as last read; if the object was changed since, the response is 409 */
+  /** `updated_at` as last read; if the object has been changed since then, the response is 409 */
   updated_at?: string;
   /** alias of `channel`; beside it, both must be the same */
   channelType?: "email" | "sms";
@@ -6286,7 +6286,7 @@ export interface TemplateWrite {
   name?: string | null;
   /** channel; cannot be changed */
   channel?: "email" | "sms";
-  /** `updated_at` as last read; if the object was changed since, the response is 409 */
+  /** `updated_at` as last read; if the object has been changed since then, the response is 409 */
   updated_at?: string;
 }
 
@@ -6462,7 +6462,7 @@ export interface TranslationCounts {
 export interface TranslationWrite {
   /** translations by id of the text; null removes one */
   texts: Record<string, string | null>;
-  /** `updated_at` as last read; if the template was changed since, the response is 409 */
+  /** `updated_at` as last read; if the template has changed since then, the response is 409 */
   updated_at?: string;
 }
 

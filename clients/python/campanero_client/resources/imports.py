@@ -65,7 +65,7 @@ class Imports:
         return result
 
     def undo(self, id: int) -> types.Import:
-        """Undo an import within 24 hours; rows that were changed since are kept.
+        """Undo an import within 24 hours; rows that have been changed since then are kept.
 
         Scope: `contacts:write`.
         """
@@ -123,7 +123,7 @@ class AsyncImports:
         return result
 
     async def undo(self, id: int) -> types.Import:
-        """Undo an import within 24 hours; rows that were changed since are kept.
+        """Undo an import within 24 hours; rows that have been changed since then are kept.
 
         Scope: `contacts:write`.
         """

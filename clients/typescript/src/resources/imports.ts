@@ -57,7 +57,7 @@ export class Imports {
   }
 
   /**
-   * Undo an import within 24 hours; rows that were changed since are kept.
+   * Undo an import within 24 hours; rows that have been changed since then are kept.
    *
    * Scope: `contacts:write`.
    */
