@@ -247,7 +247,7 @@ _FIRST_VARIANT = 1
 
 
 def has_pending_release() -> bool:
-    """Return whether messages of any campaign are to be given to those who wait."""
+    """Return whether any campaign is releasing messages to the recipients who waited for its test."""
     return bool(list_pending_releases())
 
 
@@ -356,7 +356,7 @@ def choose_winner(
 def _finish(
     campaign: Campaign, setup: Setup, winner: int | None, chosen_by: str | None, decision: Decision | None
 ) -> None:
-    """Store the end of a test, and start the release of the winner, if there is one, to those who wait.
+    """Store the end of a test, and start to release the winner, if there is one, to the recipients who wait.
 
     The end of an A/B test, not of a holdout alone, is an event (`campaign_test_decided`).
     """

@@ -354,7 +354,7 @@ class _Ledger(NamedTuple):
         return self.statuses.get(WAITING, {}).get("held", 0)
 
     def count_sent(self) -> int:
-        """Return the number of messages of all variants, without those who wait or are held out."""
+        """Return the number of messages of all variants, without recipients who wait or are held out."""
         return sum(self.count(variant) for variant in self.statuses if variant is not None and variant > WAITING)
 
 

@@ -142,7 +142,7 @@ class Experiment(Table):
     decide_after_minutes = IntegerField(default=1440)  # from the first message to the end of the test
     decided_by = TextField(default="service")  # service, person
     too_close = TextField(default="leader")  # what the service does at the end without a winner: leader, person
-    state = TextField(default="draft")  # draft, testing, releasing (the winner to those who wait), decided
+    state = TextField(default="draft")  # draft, testing, releasing (the winner to the recipients who wait), decided
     # Fixed or counted when the campaign is sent:
     assignment = Json(null=True)  # `experiments.assignment.Assignment`; only ever extended
     typical_amount = Json(null=True)  # `experiments.evidence.TypicalAmount`
@@ -152,7 +152,7 @@ class Experiment(Table):
     decide_at = Time(null=True)  # when the test ends
     next_batch_at = Time(null=True)  # when the next batch of an uneven test is assigned
     released_id = IntegerField(default=0)  # waiting messages up to this id were looked at for the current batch
-    winner = IntegerField(null=True)  # number of the variant that those who wait get
+    winner = IntegerField(null=True)  # number of the variant that the recipients who wait get
     chosen_by = TextField(null=True)  # who chose it: service, or the actor as in the audit log
     decision = Json(null=True)  # `experiments.decision.Decision` at that time
     decided_at = Time(null=True)
