@@ -161,8 +161,8 @@ def _load_session(
 def has_access(request: Request) -> bool:
     """Read from the database whether a request's session still exists, and its user still has all rights of the visit.
 
-    These are rights in the account of the visit, also if the session has another one open by now. The handler of the
-    request must be wrapped by `guard.signed_in`.
+    These are rights in the account of the visit, even if the session has opened another one meanwhile. The handler of
+    the request must be wrapped by `guard.signed_in`.
     """
     visit: Visit = request.ctx.visit
     token = request.cookies.get(cookie_name(request))

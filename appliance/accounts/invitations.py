@@ -171,8 +171,8 @@ def find_by_id(invitation_id: int) -> Invitation | None:
 def accept(invitation_id: int, token: str, new: NewUser, ip: str | None) -> User:
     """Create the user of an invitation and delete the invitation.
 
-    Raises NotFound if the link is not valid or `new.email` is not the invited address, and Invalid if a user has the
-    address by now.
+    Raises NotFound if the link is not valid or `new.email` is not the invited address, and Invalid if a user already
+    has the address.
     """
     require_write_transaction()
     row = find(invitation_id, token)

@@ -339,7 +339,7 @@ async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str
 def require_unchanged(user: User) -> None:
     """Raise InvalidCredentials if password, second factor or access of a user changed after `user` was read.
 
-    A person who may enter no account by now has lost access.
+    A person who may no longer enter any account has lost access.
 
     Call it in the transaction that acts on a verified password or code. The verification takes time, and a change in
     the meantime ends only the sessions that exist by then.

@@ -230,7 +230,7 @@ _WAITING_IDS = (
     "ORDER BY id LIMIT :size"
 )
 # A contact who was deleted has no position, and one who was merged may have the position of the holdout. Their rows get
-# the variant `:rest` when all who wait are released, outside of the comparison; else they would wait for ever.
+# the variant `:rest` when all who wait are released, outside of the comparison; else they would wait forever.
 _RELEASE = (
     "WITH g AS MATERIALIZED (SELECT id AS message_id, {sql.group} AS variant "
     "FROM message NOT INDEXED WHERE id > :after AND id <= :last AND campaign_id = :campaign AND variant = 0 "

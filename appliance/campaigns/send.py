@@ -276,7 +276,7 @@ def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -
 def pause_if_late(account_id: int, campaign_id: int) -> None:
     """Pause a scheduled campaign that is later than `limits.max_lateness`, if it could not be prepared until then.
 
-    Otherwise `list_due` would return it for ever in place of others. Raises NotFound.
+    Otherwise `list_due` would return it forever in place of others. Raises NotFound.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)

@@ -458,7 +458,7 @@ def _delete_expired_of_account(account_id: int, before: int, stopping: threading
 
 
 def _delete_events(account_id: int, before: int, ids: list[int]) -> int:
-    """Delete the events with these ids, except those that are needed by now, and return the number deleted.
+    """Delete the events with these ids, except those that have become needed, and return the number deleted.
 
     `account.events_since` is set to `before`, the time from which the log is complete.
     """

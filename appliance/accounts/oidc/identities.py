@@ -120,8 +120,8 @@ def accept_invitation(
 ) -> SignedIn:
     """Create the user of an invitation, link the identity, and delete the invitation.
 
-    `new` is from `prepare_acceptance`. Raises NotFound if the link is not valid any more, and Invalid if the identity
-    is linked already, the provider may not sign in to the account, or a user has the address by now.
+    `new` is from `prepare_acceptance`. Raises NotFound if the link is no longer valid, and Invalid if the identity is
+    already linked, the provider may not sign in to the account, or a user already has the address.
     """
     require_write_transaction()
     current = providers.get(provider.account_id, provider.id)

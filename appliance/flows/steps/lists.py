@@ -39,7 +39,7 @@ class _ListStep(StepKind):
         return {"contact_list_id": list_id}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return an error if the list was deleted, or mirrors a segment, by now."""
+        """Return an error if the list has been deleted, or has become the mirror of a segment."""
         error = _check_list(account_id, props["contact_list_id"])
         return [("contact_list_id", error)] if error else []
 
@@ -59,7 +59,7 @@ class ListAdd(_ListStep):
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Add all contacts to the list; the step is skipped for contacts who left the list themselves.
 
-        It is skipped for all if the list was deleted or mirrors a segment by now.
+        It is skipped for all if the list has been deleted, or has become the mirror of a segment.
         """
         list_id = node.props["contact_list_id"]
         reason = _get_skip_reason(context.account_id, list_id)
@@ -86,7 +86,7 @@ class ListRemove(_ListStep):
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Remove all contacts from the list.
 
-        The step is skipped for all if the list was deleted or mirrors a segment by now.
+        The step is skipped for all if the list has been deleted, or has become the mirror of a segment.
         """
         list_id = node.props["contact_list_id"]
         reason = _get_skip_reason(context.account_id, list_id)

@@ -165,7 +165,7 @@ class Source(Protocol):
         ...
 
     def authenticate(self) -> None:
-        """Raise archive.DamagedArchive unless the files were made by the installation whose key is loaded by now."""
+        """Raise archive.DamagedArchive unless the files were made by the installation whose key is loaded."""
         ...
 
 
@@ -530,7 +530,7 @@ def _end_access(revoked_keys: list[str]) -> None:
 
 
 def _find_readmitted(disabled_users: list[tuple[str, int]]) -> list[str]:
-    """Return which users are enabled in an account of the restored data that they are disabled in by now.
+    """Return the users who are enabled in an account of the restored data and have been disabled in it since then.
 
     They are not disabled again, because a restore may have to undo that an intruder has disabled them.
     """

@@ -171,7 +171,7 @@ class CopySource:
             raise DamagedArchive(f"{self.name}: {error}") from None
 
     def authenticate(self) -> None:
-        """Raise DamagedArchive unless the installation's key, which is loaded by now, is the one that signed."""
+        """Raise DamagedArchive unless the loaded key of the installation is the one that signed."""
         if keys.own_signer() not in self._reader.signers:
             raise DamagedArchive(f"{self.name} was not signed by the installation whose key it contains")
 

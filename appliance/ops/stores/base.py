@@ -114,7 +114,7 @@ class Store(Protocol):
     def put_if(self, key: str, body: bytes, etag: str | None) -> str:
         """Store a small object if its etag is still `etag`, None if it must not exist, and return its new etag.
 
-        Raises Conflict if the object is another one by now, and NotSupported if the store has no such operation.
+        Raises Conflict if the object has changed, and NotSupported if the store has no such operation.
         """
         ...
 
