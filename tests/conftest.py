@@ -23,6 +23,8 @@ from tests.kit.fork_server import fork_server
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
+from tests.kit.submission import Ports
+from tests.kit.webhook_receiver import Receiver
 
 FreshServer = Callable[..., Server]
 
@@ -183,9 +185,12 @@ def executable() -> Path:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a server with the built-in inbox, set up, shared by the tests of a module."""
-    with Server().set_up() as running:
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Yield a server with the built-in inbox, set up, shared by the tests of a module.
+
+    A module whose server needs other settings has them as an environment in `SERVER_ENV`.
+    """
+    with Server(env=getattr(request.module, "SERVER_ENV", None)).set_up() as running:
         yield running
         running.stop()
 
@@ -252,6 +257,26 @@ def fake_sms(tmp_path: Path) -> Iterator[FakeSms]:
     """Yield an SMS provider without faults, for `fresh_server(env=fake_sms.env)`."""
     with FakeSms(tmp_path) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def shared_fake_sms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
+    """Yield an SMS provider without faults, shared by the tests of a module."""
+    with FakeSms(tmp_path_factory.mktemp("sms")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """Yield a receiver of webhooks, shared by the tests of a module."""
+    with Receiver(tmp_path_factory.mktemp("receiver")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ports() -> Ports:
+    """Return the ports of SMTP submission, for `Server(env=ports.env)`."""
+    return Ports()
 
 
 @pytest.fixture

@@ -7,19 +7,12 @@ import pytest
 from appliance.api.routes import ROUTES
 from tests.kit.client import Client
 from tests.kit.openapi_document import OpenApiDocument
-from tests.kit.server import Server
 from tests.kit.tenants import MISSING_ID, Tenant
 
 # The allowed actions by status; all others are rejected
 CAMPAIGN = {"draft": ["send"], "paused": ["send", "resume", "cancel"], "completed": []}
 FLOW = {"draft": ["activate", "archive"], "active": ["pause", "archive"], "paused": ["activate", "archive"]}
 NOTHING = [route for route in ROUTES if route.method != "GET" and route.body_type is None and route.form_type is None]
-
-
-@pytest.fixture(scope="module")
-def mine(server: Server) -> Tenant:
-    """Return an account with one object of every kind."""
-    return Tenant(server.client()).create_objects("alpha")
 
 
 def campaign_in(api: Client, status: str) -> int:

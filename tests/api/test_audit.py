@@ -5,18 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.kit.api_users import user_client
 from tests.kit.client import Client
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant
 
 WORD = "canary"
-
-
-@pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the first owner, signed in."""
-    return user_client(server)
 
 
 @pytest.fixture(scope="module")

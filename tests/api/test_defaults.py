@@ -6,7 +6,6 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.openapi_document import OpenApiDocument, Operation
-from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import Tenant
 
 # The smallest valid body of each operation that creates an object
@@ -39,19 +38,6 @@ FOLLOWS = {
     "POST /messages": {"from"},
     "POST /api_keys": {"smtp_hourly_limit", "scope"},
 }
-
-
-@pytest.fixture(scope="module")
-def mine(server: Server) -> Tenant:
-    """Return an account with one object of every kind."""
-    return Tenant(server.client()).create_objects("alpha")
-
-
-@pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the owner, signed in."""
-    token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
-    return server.client(token)
 
 
 def documented_properties(api: Client, name: str) -> dict[str, dict[str, Any]]:

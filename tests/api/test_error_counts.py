@@ -14,6 +14,7 @@ from appliance.api.routes import ROUTES
 from appliance.content.templates.validation import Content
 from appliance.core.aliases import list_aliases
 from appliance.imports.store import ImportOptions
+from tests.api.test_all_errors import owner
 from tests.kit.client import Client
 from tests.kit.invalid_requests import (
     INVALID_TEMPLATE,
@@ -27,10 +28,11 @@ from tests.kit.invalid_requests import (
 )
 from tests.kit.openapi_document import validation_errors
 from tests.kit.sampling import examples
-from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.kit.server import EMAIL, Server
 from tests.kit.tenants import MISSING_ID, Tenant
 from tests.kit.uploads import multipart_form
 
+__all__ = ["owner"]
 _FILTER = {"name": "contact_first_name", "predicate": "eq", "value": "x"}
 _FILTERS, _STEPS = [_FILTER] * 3, [{"duration": 5}] * 5
 # A valid body for each operation; changes make it invalid
@@ -262,17 +264,6 @@ def mine(server: Server) -> Tenant:
     flow = {"name": "Open", "trigger": {"event": "opened"}, "steps": [{"duration": 5}], "status": "active"}
     result.object_ids["open_flow"] = result.api.post("/flows", flow).expect(201)["id"]
     return result
-
-
-@pytest.fixture(scope="module")
-def owner(server: Server, mine: Tenant) -> Client:
-    """Return a client of the owner, signed in, for operations that need a user; the account has an own role."""
-    token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
-    client = server.client(token)
-    provider = {"name": "Alpha", "issuer": "https://idp.example", "client_id": "alpha"}
-    assert client.post("/sign_in_providers", provider).expect(201)["id"] == 1
-    mine.object_ids["roles"] = client.post("/roles", {"name": "Agency", "scopes": ["flows:read"]}).expect(201)["id"]
-    return client
 
 
 def client_and_path(route: Route, mine: Tenant, owner: Client) -> tuple[Client, str]:

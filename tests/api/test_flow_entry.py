@@ -3,34 +3,18 @@
 import http.client
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import apsw
-import pytest
 
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock, server
 
+__all__ = ["clock", "server"]
 WAIT = [{"duration": 30 * 86_400}]
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    path: Path = tmp_path_factory.mktemp("entry") / "clock"
-    return TestClock(path)
-
-
-@pytest.fixture(scope="module")
-def server(clock: TestClock) -> Iterator[Server]:
-    """Yield a server whose clock can be moved."""
-    with Server(clock=clock).set_up() as running:
-        yield running
-        running.stop()
 
 
 def create_active_flow(api: Client, trigger: dict[str, Any], **more: Any) -> int:

@@ -1,7 +1,6 @@
 """The flow step `http_request` over the API: what is sent, signed and stored, and which branch follows."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,30 +9,12 @@ from tests.api.test_flow_steps import step_errors
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock, server
 from tests.kit.webhook_receiver import Receiver, WebhookRequest, is_signed_by
 
+__all__ = ["clock", "server"]
+SERVER_ENV = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
 SECRET = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0ISE="
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    return TestClock(tmp_path_factory.mktemp("clock") / "offset")
-
-
-@pytest.fixture(scope="module")
-def server(clock: TestClock) -> Iterator[Server]:
-    """Yield a server that may send requests to this machine."""
-    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}, clock=clock).set_up() as running:
-        yield running
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Yield a receiver of requests."""
-    with Receiver(tmp_path_factory.mktemp("receiver")) as running:
-        yield running
 
 
 def start_run(api: Client, step: dict[str, Any], event: str, **data: Any) -> dict[str, Any]:

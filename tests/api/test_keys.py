@@ -7,15 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.api_users import user_client
 from tests.kit.client import Client
 from tests.kit.server import Server
-
-
-@pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the first owner, signed in."""
-    return user_client(server)
 
 
 def test_create_use_and_revoke_a_key(server: Server, owner: Client) -> None:

@@ -2,7 +2,7 @@
 
 import http.client
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
@@ -11,19 +11,12 @@ import pytest
 from tests.kit.client import Client, Response
 from tests.kit.server import Server
 
+# Low rate limits: bursts of 6, 12, 5 and 3
+SERVER_ENV = {
+    "CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "60", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "120",
+    "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "10", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "30",
+}  # fmt: skip
 LIMITS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a server with low rate limits: bursts of 6, 12, 5 and 3."""
-    env = {
-        "CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "60", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "120",
-        "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "10", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "30",
-    }  # fmt: skip
-    with Server(env=env).set_up() as running:
-        yield running
-        running.stop()
 
 
 @pytest.fixture

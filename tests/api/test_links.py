@@ -9,16 +9,11 @@ from tests.kit.client import Client
 from tests.kit.oidc_provider import CLIENT_ID, CLIENT_SECRET, HostileProviders, Person
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import Tenant
+from tests.oidc.conftest import providers
 
+__all__ = ["providers"]
 BASE = "/v1/my"
 PEOPLES = ("user", "users", "api_keys", "audit", "sign_in", "sign_in_providers", "roles", "invitations")
-
-
-@pytest.fixture(scope="module")
-def providers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileProviders]:
-    """Yield the providers with one of which the owner has an identity."""
-    with HostileProviders(tmp_path_factory.mktemp("providers")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

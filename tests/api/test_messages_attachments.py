@@ -18,8 +18,10 @@ from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
 from tests.kit.clock import TestClock
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock
 from tests.kit.smtp import Message, SmtpServer
 
+__all__ = ["clock"]
 MAIL = {"to": "ann@example.org", "from": "ana@bakery.example", "subject": "Invoice", "html": "<p>Your invoice</p>"}
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -30,12 +32,6 @@ MEGABYTE = 1_048_576
 def attachment(name: str, content: bytes, **more: Any) -> dict[str, Any]:
     """Return the JSON of a file."""
     return {"filename": name, "content": base64.b64encode(content).decode(), **more}
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    return TestClock(tmp_path_factory.mktemp("clock") / "offset")
 
 
 @pytest.fixture(scope="module")

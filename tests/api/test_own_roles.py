@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-import pytest
-
 from tests.api.test_threats_pages import Visitor
 from tests.kit.api_users import user_client
 from tests.kit.client import Client
@@ -15,12 +13,6 @@ from tests.kit.uploads import multipart_form
 
 DESIGNER = {"name": "Designer", "scopes": ["templates:write", "campaigns:read"], "contact_data": "full"}
 SENDER = ["campaigns:send", "campaigns:write", "contacts:read", "flows:write"]
-
-
-@pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the first owner, signed in."""
-    return user_client(server)
 
 
 def add(server: Server, owner: Client, name: str, scopes: list[str], contact_data: str = "full") -> tuple[int, Client]:

@@ -1,34 +1,20 @@
 """Proposals of agents over the API: who makes, sees and decides them, and what an agent may change without one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.kit.api_users import add_user, user_client
+from tests.kit.api_users import add_user
 from tests.kit.client import Client
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
+# A small limit of acts, which one test reaches
+SERVER_ENV = {"CAMPANERO_LIMITS__AGENT_ACTS_PER_HOUR": "40", "CAMPANERO_NETWORK__CHECK_LINKS": "true"}
 TEXT = {"subject": "Hello", "body": "<p>Hello {{ unsubscribe_url }}</p>"}
 STEPS = [{"subject": "Thanks", "body": "<p>Thank you</p>"}]
 SUBSCRIBED = [{"name": "contact_subscribed_email", "predicate": "true", "value": True}]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a server with a small limit of acts, which one test reaches."""
-    with Server(
-        env={"CAMPANERO_LIMITS__AGENT_ACTS_PER_HOUR": "40", "CAMPANERO_NETWORK__CHECK_LINKS": "true"}
-    ).set_up() as running:
-        yield running
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the first owner, who creates the agents."""
-    return user_client(server)
 
 
 @pytest.fixture(scope="module")

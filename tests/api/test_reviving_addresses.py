@@ -4,7 +4,7 @@ Each combination has its own address. All actions are done first; then a campaig
 addresses, so that the table is compared with what is really sent.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,6 +18,9 @@ from tests.kit.forms import BEHIND_PROXY, create_form, get_link, request_as_visi
 from tests.kit.sampling import sampled
 from tests.kit.server import Server
 from tests.kit.uploads import import_results, upload, wait_for_import
+
+# Each sign-up can have another client IP
+SERVER_ENV = BEHIND_PROXY
 
 
 class State(NamedTuple):
@@ -165,14 +168,6 @@ class Results(NamedTuple):
     kept: dict[str, list[str]]  # by address: `kept_opt_out` of the response
     campaign: dict[str, Any]  # by address: the message of the campaign
     single: dict[str, Any]  # by address: the response to a single message
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a server behind a proxy, so that each sign-up can have another client IP."""
-    with Server(env=BEHIND_PROXY).set_up() as running:
-        yield running
-        running.stop()
 
 
 @pytest.fixture(scope="module")

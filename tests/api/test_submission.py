@@ -21,12 +21,6 @@ SENDER = "shop@bakery.example"
 
 
 @pytest.fixture(scope="module")
-def ports() -> Ports:
-    """Return the ports of SMTP submission."""
-    return Ports()
-
-
-@pytest.fixture(scope="module")
 def server(relay: SmtpServer, ports: Ports) -> Iterator[Server]:
     """Yield a server with SMTP submission that sends through the relay."""
     with Server(relay=relay.port, env=ports.env | {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "4"}).set_up() as running:

@@ -17,12 +17,6 @@ SENDER = "shop@bakery.example"
 
 
 @pytest.fixture(scope="module")
-def ports() -> Ports:
-    """Return the ports of SMTP submission."""
-    return Ports()
-
-
-@pytest.fixture(scope="module")
 def key(relay: SmtpServer, ports: Ports) -> Iterator[str]:
     """Yield the API key of a server that sends through the relay."""
     with Server(relay=relay.port, env=ports.env).set_up().start() as running:

@@ -7,13 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.kit.api_users import login
 from tests.kit.client import Client, Response
 from tests.kit.openapi_document import OpenApiDocument, Operation, body_with, validation_errors
 from tests.kit.server import PASSWORD, Server
-from tests.kit.tenants import MISSING_ID, Tenant, comparable_response, two_tenants
+from tests.kit.tenants import MISSING_ID, Tenant, comparable_response
 from tests.kit.uploads import upload
 
 BOTH = "both@example.org"
@@ -102,12 +100,6 @@ WHOLE: dict[str, dict[str, Any]] = {
     "POST /proposals": {"kind": "change_template", "changes": {"subject": "taken"}},
 }
 ABSENT = (404, 422)
-
-
-@pytest.fixture(scope="module")
-def tenants(server: Server) -> tuple[Tenant, Tenant]:
-    """Return account A with one object of every kind, and the empty account B."""
-    return two_tenants(server)
 
 
 def resource_of(where: str) -> str:

@@ -6,12 +6,9 @@ A writing operation without a case here fails them.
 
 from typing import Any
 
-import pytest
-
 from tests.kit.client import Client
 from tests.kit.openapi_document import WRITES, OpenApiDocument, Operation
-from tests.kit.server import Server
-from tests.kit.tenants import Tenant, two_tenants
+from tests.kit.tenants import Tenant
 
 FILTERS = [{"name": "contact_first_name", "predicate": "eq", "value": "x"}]
 # A valid body for each operation that reads JSON
@@ -87,12 +84,6 @@ REFUSED = {
 NESTED = {"trigger_attributes": "trigger", "template_attributes": "template", "channels_attributes": "channels"}
 # Resources with a single object
 SINGLE = ("brand", "account")
-
-
-@pytest.fixture(scope="module")
-def tenants(server: Server) -> tuple[Tenant, Tenant]:
-    """Return account A with one object of every kind, and the empty account B."""
-    return two_tenants(server)
 
 
 def hostile_value(name: str, schema: dict[str, Any]) -> Any:

@@ -30,12 +30,6 @@ def measure_wait(server: Server, work: Callable[[], Any]) -> Any:
     return result
 
 
-@pytest.fixture(scope="module")
-def user(api: Client) -> ScriptlessBrowser:
-    """The signed-in owner."""
-    return ScriptlessBrowser(api)
-
-
 def test_long_phone_number_in_forms(server: Server, api: Client, user: ScriptlessBrowser) -> None:
     """A long text in a phone field is an error of the field, and nobody waits for it."""
     template = api.post("/templates", {"name": "code", "channel": "sms", "body": "Hi"}).expect(201)["id"]

@@ -2,11 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-
-import pytest
 
 from tests.api.test_threats_pages import Visitor
 from tests.kit.api_users import add_user, login, user_client
@@ -16,13 +14,7 @@ from tests.kit.server import EMAIL, Server
 from tests.ui.test_edit_conflicts_without_javascript import form_state
 from tests.ui.test_login import enable_second_factor, otp_code
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a server with a high limit of login attempts."""
-    with Server(env={"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "1000"}).set_up() as running:
-        yield running
-        running.stop()
+SERVER_ENV = {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "1000"}
 
 
 def run_in_parallel(*asks: Callable[[], Response]) -> list[Response]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_approval import campaign_path, draft
+from tests.api.test_approval import campaign_path, draft, list_id
 from tests.api.test_flow_rights import account_with
 from tests.api.test_flows import LETTER, STARTS
 from tests.api.test_threats_pages import Visitor
@@ -12,6 +12,7 @@ from tests.kit.api_users import add_user, user_client
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, Server
 
+__all__ = ["list_id"]
 PAST, FUTURE = "2020-01-01T09:00:00Z", "2099-01-01T09:00:00Z"
 
 
@@ -19,14 +20,6 @@ PAST, FUTURE = "2020-01-01T09:00:00Z", "2099-01-01T09:00:00Z"
 def author(server: Server) -> Client:
     """Return a client of a user who may write and not send."""
     return add_user(server, "author")
-
-
-@pytest.fixture(scope="module")
-def list_id(api: Client) -> int:
-    """Return the id of a list with one contact."""
-    number = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
-    api.post("/contacts", {"email": "reader@example.org", "list_ids": [number]}).expect(201)
-    return number
 
 
 def schedule_campaign(api: Client, list_id: int) -> Any:

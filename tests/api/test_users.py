@@ -15,12 +15,6 @@ RULED = (*PEOPLE, ("GET", "/api_keys"), ("POST", "/api_keys"), ("DELETE", "/api_
 
 
 @pytest.fixture(scope="module")
-def owner(server: Server) -> Client:
-    """Return a client of the first owner, signed in."""
-    return user_client(server)
-
-
-@pytest.fixture(scope="module")
 def team(server: Server, owner: Client) -> dict[str, Client]:
     """Return a client of a user of each role except owner."""
     return {role: add_user(server, role) for role in ("admin", "editor", "author", "viewer")}

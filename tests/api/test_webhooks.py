@@ -34,13 +34,6 @@ def server(dns_server: DnsServer) -> Iterator[Server]:
         running.stop()
 
 
-@pytest.fixture(scope="module")
-def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Yield a receiver of webhooks."""
-    with Receiver(tmp_path_factory.mktemp("receiver")) as running:
-        yield running
-
-
 @pytest.fixture
 def hook(api: Client, receiver: Receiver, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """Yield a webhook for one event that is named after the test; it is deleted afterwards."""

@@ -40,13 +40,6 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def relay() -> Iterator[SmtpServer]:
-    """Yield the SMTP server that all messages leave through."""
-    with SmtpServer() as smtp:
-        yield smtp
-
-
-@pytest.fixture(scope="module")
 def world(relay: SmtpServer) -> Iterator[World]:
     """Yield an account where nothing is due, and an agent with all scopes that an agent may have."""
     ports = Ports()

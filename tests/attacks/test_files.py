@@ -28,6 +28,7 @@ from tests.kit.server import Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import upload, upload_image, wait_for_import
 
+SERVER_ENV = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}  # no limit
 PICTURES, TABLES, BACKUPS = examples(30, full=3_000), examples(6, full=600), examples(4, full=300)
 MAX_GROWTH_MEGABYTES = 350
 _SIZES = (0, 1, 2, 255, 256, 8_000, 65_535, 65_536, 2**24, 2**31 - 1, 2**31, 2**32 - 1)
@@ -42,14 +43,6 @@ _FORMULAS = (
     "=cmd|' /C calc'!A0",
     '=HYPERLINK("https://x.test")',
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server without rate limits."""
-    with Server(env={"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}).set_up() as running:
-        yield running
-        running.stop()
 
 
 def build_picture(rng: random.Random) -> bytes:

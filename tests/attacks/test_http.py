@@ -10,11 +10,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
-import pytest
-
 from tests.kit.sampling import examples
 from tests.kit.server import Server
 
+SERVER_ENV = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}  # no limit
 COUNT = examples(200, full=20_000)
 _NAME, _VALUE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(rb"[^\x00\r\n]*")
 _HOST = re.compile(rb"[A-Za-z0-9.-]+(:[0-9]{0,5})?")
@@ -164,14 +163,6 @@ def parse_statuses(replies: bytes) -> list[int]:
 def list_names(server: Server) -> Iterator[str]:
     """Yield the names of all lists."""
     yield from (row["name"] for row in server.client().all("/lists"))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server without rate limits."""
-    with Server(env={"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}).set_up() as running:
-        yield running
-        running.stop()
 
 
 def test_generated_requests_end_where_the_standard_says(server: Server) -> None:

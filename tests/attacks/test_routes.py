@@ -4,10 +4,7 @@ The shapes of paths, headers, queries and bodies are those of tests/ui/test_no_r
 sends there. Here they carry the ids of the objects of another account.
 """
 
-from collections.abc import Iterator
 from urllib.parse import quote_plus
-
-import pytest
 
 from tests.kit.raw_http import RawResponse
 from tests.kit.routes import list_routes
@@ -28,6 +25,7 @@ from tests.ui.test_no_route_fails import (
     shapes,
 )
 
+SERVER_ENV = {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "100000", "CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
 # The names of all objects of the first account contain this word, which the second account never sends.
 CANARY = "zqcanary"
 STRANGER = "stranger@example.com"
@@ -62,15 +60,6 @@ class Stranger(Walker):
         if response is not None and CANARY.encode() in response.body + str(response.headers).encode():
             self.failures.append(f"{method} {target[:200]} [{headers[:300]}]: the response contains {CANARY}")
         return response
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server with high limits."""
-    limits = {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "100000", "CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
-    with Server(env=limits).set_up() as running:
-        yield running
-        running.stop()
 
 
 def test_no_route_shows_what_another_account_has(server: Server, full: bool) -> None:

@@ -7,7 +7,6 @@ second account works.
 import itertools
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,6 +20,7 @@ from tests.kit.sampling import examples
 from tests.kit.server import Server
 from tests.kit.timeouts import extend_timeout
 
+SERVER_ENV = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "0"}
 # In the name, the contacts and the brand of the second account
 CANARY = "zqcanary"
 # The longest render is 50 ms; sanitizing the HTML may take a second, and the machine may be busy.
@@ -38,15 +38,6 @@ _REACHING = st.sampled_from(
     )
 )  # fmt: skip
 SOURCES = st.lists(st.one_of(TEMPLATES, _REACHING, st.sampled_from(sorted(BOMBS.values(), key=len)[:12])), max_size=4)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server without rate limits."""
-    limits = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "0"}
-    with Server(env=limits).set_up() as running:
-        yield running
-        running.stop()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import api
 from tests.direct.conftest import StartDirect, post, wait_for_status
 from tests.kit.certificates import self_signed
 from tests.kit.client import Client
@@ -13,6 +14,7 @@ from tests.kit.mail_network import MailNetwork
 from tests.kit.mta_sts import PolicyServer
 from tests.kit.server import Server
 
+__all__ = ["api"]
 DOMAINS = ("good.example", "clear.example", "wrong.example", "other.example", "mixed.example", "trial.example",
            "off.example", "broken.example", "moved.example", "kept.example", "aged.example")  # fmt: skip
 GOOD = ("mx.good.example", "mx.mixed.example", "mx.kept.example", "mx.aged.example")
@@ -32,12 +34,6 @@ def server(shared_world: MailNetwork, rules: PolicyServer) -> Iterator[Server]:
         running.set_postal_address()
         yield running
         running.stop()
-
-
-@pytest.fixture(scope="module")
-def api(server: Server) -> Client:
-    """A client of `server`."""
-    return server.client()
 
 
 def announce(world: MailNetwork, domain: str, number: str = "1") -> None:

@@ -2,10 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from tests.direct.conftest import StartDirect, post
 from tests.kit import exposition
@@ -14,13 +11,6 @@ from tests.kit.server import Server, relay_settings
 from tests.kit.smtp import SmtpServer
 
 DIRECT = {"key": "direct", "name": "Direct", "kind": "direct"}
-
-
-@pytest.fixture
-def relay() -> Iterator[SmtpServer]:
-    """A relay that takes all email."""
-    with SmtpServer() as running:
-        yield running
 
 
 def start_beside_relay(direct: StartDirect, relay: SmtpServer, **settings: Any) -> Server:
@@ -33,24 +23,24 @@ def start_beside_relay(direct: StartDirect, relay: SmtpServer, **settings: Any) 
 
 
 def test_a_throttled_operator_is_relieved_for_all_its_domains(
-    direct: StartDirect, world: MailNetwork, relay: SmtpServer
+    direct: StartDirect, world: MailNetwork, smtp_server: SmtpServer
 ) -> None:
     """While the servers of several domains ask for a lower rate, the relay takes the email to each of them."""
     mx = world.mail("mx.host.example", "one.example", "two.example")
     well = world.mail("mx.well.example", "well.example")
     mx.rules.reject("rcpt", code=421, text="4.7.28 too many messages")
-    api = start_beside_relay(direct, relay, slow_down="60s").client()
+    api = start_beside_relay(direct, smtp_server, slow_down="60s").client()
     addresses = [f"{name}@{domain}" for name in ("ana", "bo") for domain in ("one.example", "two.example")]
     rows = [api.wait(post(api, address), lambda row: row["status"] == "sent", 30) for address in addresses]
     other = api.wait(post(api, "cy@well.example"), lambda row: row["status"] == "sent", 30)
 
     assert [(row["provider"], row["attempts"]) for row in rows] == [("relay", 1)] * 4
-    assert [message.to for message in relay.messages] == addresses
+    assert [message.to for message in smtp_server.messages] == addresses
     assert other["provider"] == "direct" and len(well.messages) == 1
 
 
 def test_messages_to_slow_servers_are_not_put_off_in_a_loop(
-    direct: StartDirect, world: MailNetwork, relay: SmtpServer
+    direct: StartDirect, world: MailNetwork, smtp_server: SmtpServer
 ) -> None:
     """Direct delivery is not closed for servers that reply slowly, so messages that are too many for them wait.
 
@@ -59,7 +49,7 @@ def test_messages_to_slow_servers_are_not_put_off_in_a_loop(
     domains = [f"slow{number}.example" for number in range(8)]
     for domain in domains:
         world.mail(f"mx.{domain}", domain).rules.delay("mail", 300)
-    server = start_beside_relay(direct, relay, connections="2", command_timeout="5s", retry_after="300")
+    server = start_beside_relay(direct, smtp_server, connections="2", command_timeout="5s", retry_after="300")
     api = server.client()
     for number in range(4):
         for domain in domains:

@@ -19,20 +19,13 @@ TWILIO, HTTP = PROVIDERS["twilio"], PROVIDERS["http"]
 TO = "+15551230001"
 
 
-@pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
-    """Yield one fake provider for the module."""
-    with FakeSms(tmp_path_factory.mktemp("sms")) as running:
-        yield running
-
-
 @pytest.fixture
-def fake(provider: FakeSms, tmp_path: Path) -> Iterator[FakeSms]:
-    """Yield the provider, reset to accept everything and set in the configuration of this process."""
-    provider.clear_rules()
+def fake(shared_fake_sms: FakeSms, tmp_path: Path) -> Iterator[FakeSms]:
+    """Yield the provider of the module, reset to accept everything and set in the configuration of this process."""
+    shared_fake_sms.clear_rules()
     crypto.create_key(tmp_path)
-    configure_sms(provider)
-    yield provider
+    configure_sms(shared_fake_sms)
+    yield shared_fake_sms
     config._current, crypto._key = None, b""
     clock.use_offset_file(None)
 

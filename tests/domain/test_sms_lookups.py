@@ -9,10 +9,10 @@ from appliance.core.errors import ClientRejected, ConnectionFailed, Deferred, Lo
 from appliance.sending.sms.providers import PROVIDERS, capture
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.settings import config
-from tests.domain.sms_asked import HTTP, TWILIO, build_sms, configure_sms, fake, provider, run_calls, send_all
+from tests.domain.sms_asked import HTTP, TWILIO, build_sms, configure_sms, fake, run_calls, send_all
 from tests.kit.fake_sms import NUMBER, FakeSms
 
-__all__ = ["fake", "provider"]
+__all__ = ["fake"]
 
 
 def test_a_lookup_finds_equal_messages(fake: FakeSms) -> None:

@@ -22,11 +22,11 @@ from appliance.core.errors import (
 from appliance.sending.delivery import bounce_classes, http_client
 from appliance.sending.sms import error_codes
 from appliance.sending.sms.segments import AcceptedSms
-from tests.domain.sms_asked import HTTP, TO, TWILIO, build_sms, configure_sms, fake, provider, run_calls, send_all
+from tests.domain.sms_asked import HTTP, TO, TWILIO, build_sms, configure_sms, fake, run_calls, send_all
 from tests.kit.certificates import self_signed
 from tests.kit.fake_sms import NUMBER, FakeSms
 
-__all__ = ["fake", "provider"]
+__all__ = ["fake"]
 
 
 def test_sending_through_twilio(fake: FakeSms) -> None:

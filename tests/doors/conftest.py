@@ -6,20 +6,10 @@ import pytest
 
 from tests.kit.clock import TestClock
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock
 from tests.kit.smtp import SmtpServer
 
-
-@pytest.fixture(scope="module")
-def relay() -> Iterator[SmtpServer]:
-    """Yield the SMTP server that all tests of the module send to."""
-    with SmtpServer() as smtp:
-        yield smtp
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    return TestClock(tmp_path_factory.mktemp("clock") / "offset")
+__all__ = ["clock"]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from tests.kit.fake_sms import FakeSms
 from tests.kit.fork_server import SYNCED
 from tests.kit.recipients import NO_RATE_LIMITS
 from tests.kit.reconciliation import Reconciliation
+from tests.kit.s3_server import S3Server
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -90,6 +91,13 @@ def relayed(fresh_server: FreshServer, smtp_server: SmtpServer) -> StartRelayed:
                             clock=clock)  # fmt: skip
 
     return make
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    """Yield an S3 server, shared by the tests of a module."""
+    with S3Server() as running:
+        yield running
 
 
 class StartSms(Protocol):

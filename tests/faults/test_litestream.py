@@ -4,7 +4,6 @@
 """
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -23,13 +22,6 @@ from tests.kit.smtp import SmtpServer
 CONNECTIONS = 4
 # A copy goes on by itself after each kill, at the latest after this time.
 MAX_LAG_SECONDS = 10.0
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    """Serve a bucket for the tests of this module."""
-    with S3Server() as server:
-        yield server
 
 
 def read_metric(api: Client, name: str) -> float | None:

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,6 @@ from tests.kit.server import Server, relay_settings
 from tests.kit.smtp import SmtpServer
 
 SECONDS = 6
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    """Serve a bucket for the tests of this module."""
-    with S3Server() as server:
-        yield server
 
 
 FULL = pytest.mark.full

@@ -26,13 +26,6 @@ SECONDS = 6
 HELD_SECONDS, BLOCKS = 3.0, 8 * 256
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    """Serve a bucket for the tests of this module."""
-    with S3Server() as server:
-        yield server
-
-
 class Pair:
     """A machine that sends, its Litestream, and one that follows it; lease and replica are in one bucket."""
 

@@ -43,6 +43,12 @@ def large_server(fresh_server: FreshServer, filled_databases: Path) -> StartLarg
     return make
 
 
+@pytest.fixture
+def sending_server(fresh_server: FreshServer, smtp_server: SmtpServer) -> Server:
+    """Return a server with the SMTP test server as its relay."""
+    return fresh_server(relay=smtp_server.port)
+
+
 @pytest.fixture(scope="module")
 def sink() -> Iterator[SmtpServer]:
     """The SMTP server that receives the mail."""

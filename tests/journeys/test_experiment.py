@@ -2,11 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from appliance.campaigns import experiment_results
 from tests.kit.client import Client
@@ -14,24 +10,12 @@ from tests.kit.clock import TestClock
 from tests.kit.experiment_rows import check_sums, count_groups, query
 from tests.kit.recipients import create_list
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock, server
 
+__all__ = ["clock", "server"]
 CONTENT = {"subject": "First", "preheader": "Today", "body": "<p>Hi <a href='https://example.org/a'>offer</a></p>"}
 SECOND = {"subject": "Second", "from_email": "second@bakery.example", "reply_to": "answers@bakery.example"}
 BY_ORDERS = {"metric": "event", "event": "order"}
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
-
-
-@pytest.fixture(scope="module")
-def server(clock: TestClock) -> Iterator[Server]:
-    """Yield a server with the built-in inbox."""
-    with Server(clock=clock).set_up() as running:
-        yield running
-        running.stop()
 
 
 def start(api: Client, people: int, experiment: dict[str, Any], name: str, **send: Any) -> str:

@@ -1,6 +1,5 @@
 """A campaign at a local time on a running server, over both changes of daylight saving time and over kills."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -37,13 +36,6 @@ def clock(tmp_path: Path) -> TestClock:
     return TestClock(tmp_path / "offset")
 
 
-@pytest.fixture
-def smtp() -> Iterator[SmtpServer]:
-    """Yield the relay."""
-    with SmtpServer() as running:
-        yield running
-
-
 def find_moment(local_time: str, zone: str) -> datetime:
     """Return when it is a local time in a zone, independent of the product: the first minute not before it."""
     if zone == "Europe/Berlin":
@@ -54,10 +46,12 @@ def find_moment(local_time: str, zone: str) -> datetime:
 
 
 @pytest.mark.parametrize("local_time", CHANGES)
-def test_each_zone_gets_it_within_the_minute(clock: TestClock, smtp: SmtpServer, local_time: str, full: bool) -> None:
+def test_each_zone_gets_it_within_the_minute(
+    clock: TestClock, smtp_server: SmtpServer, local_time: str, full: bool
+) -> None:
     """Nobody gets it before their local time, all get it once and within a minute of it, whatever was killed."""
     zones = ZONES if full else FEW_ZONES
-    with Server(relay=smtp.port, clock=clock).set_up() as server:
+    with Server(relay=smtp_server.port, clock=clock).set_up() as server:
         server.set_postal_address()
         api = server.client()
         api.patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)
@@ -76,7 +70,9 @@ def test_each_zone_gets_it_within_the_minute(clock: TestClock, smtp: SmtpServer,
         assert api.get(path).expect(200)["phase"] == "scheduled"
         for number, moment in enumerate(moments):
             set_clock(clock, moment, -2)
-            assert len(smtp.messages) == count_due(zones, local_time, moment) - count_at(zones, local_time, moment)
+            assert len(smtp_server.messages) == count_due(zones, local_time, moment) - count_at(
+                zones, local_time, moment
+            )
             set_clock(clock, moment, 1)
             if number == 2:
                 server.kill()
@@ -88,13 +84,13 @@ def test_each_zone_gets_it_within_the_minute(clock: TestClock, smtp: SmtpServer,
         times = api.get(f"{path}/send_times").expect(200)
         assert (times["is_fixed"], sum(row["recipients"] for row in times["times"])) == (True, len(zones))
         assert all(row["waiting"] == 0 for row in times["times"])
-    assert sorted(message.to for message in smtp.messages) == sorted(zone_by_address)
+    assert sorted(message.to for message in smtp_server.messages) == sorted(zone_by_address)
 
 
-def test_a_slow_campaign_goes_on_after_a_restart(clock: TestClock, smtp: SmtpServer) -> None:
+def test_a_slow_campaign_goes_on_after_a_restart(clock: TestClock, smtp_server: SmtpServer) -> None:
     """Messages that wait for hours because of a rate limit did not miss their hour, unlike those of a downtime (P8)."""
     env = {"CAMPANERO_EMAIL__RATE_PER_HOUR": "1"}
-    with Server(relay=smtp.port, clock=clock, env=env).set_up() as server:
+    with Server(relay=smtp_server.port, clock=clock, env=env).set_up() as server:
         server.set_postal_address()
         api = server.client()
         api.patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)

@@ -28,19 +28,6 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a server of its own: other tests unsubscribe the people of the guide."""
-    with Server().set_up() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def api(server: Server) -> Client:
-    """Return a client with the key of the set-up."""
-    return server.client()
-
-
-@pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Iterator[Path]:
     """Yield the directory of a reader of the guide with the files that its scripts read, and the command in `bin`."""
     home = tmp_path_factory.mktemp("reader")

@@ -5,8 +5,6 @@ import threading
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.server import Server
@@ -44,15 +42,9 @@ def completed(api: Client, campaign: dict[str, Any], timeout: float = 60) -> dic
     return row
 
 
-@pytest.fixture
-def relay(fresh_server: FreshServer, smtp_server: SmtpServer) -> Server:
-    """A server with the SMTP test server as its relay."""
-    return fresh_server(relay=smtp_server.port)
-
-
-def test_personalised_messages(relay: Server, smtp_server: SmtpServer) -> None:
+def test_personalised_messages(sending_server: Server, smtp_server: SmtpServer) -> None:
     """Each recipient gets one message with its own content and all marketing headers."""
-    api = relay.client()
+    api = sending_server.client()
     list_id = create_list(api, 12)
     campaign = completed(api, send(api, list_id))
 
@@ -80,11 +72,11 @@ def test_personalised_messages(relay: Server, smtp_server: SmtpServer) -> None:
     assert len(api.get("/events", event="email_sent").json) == 12
 
 
-def test_rejections_affect_only_their_message(relay: Server, smtp_server: SmtpServer) -> None:
+def test_rejections_affect_only_their_message(sending_server: Server, smtp_server: SmtpServer) -> None:
     """A rejected recipient fails with the server's text, one with a render error is skipped, and others are sent."""
     smtp_server.rules.reject("rcpt", "p1@*", code=550, text="5.1.1 no such person")
     smtp_server.rules.reject("body", "p2@*", code=554, text="5.7.1 looks like spam")
-    api = relay.client()
+    api = sending_server.client()
     list_id = create_list(api, 5)
     contact = api.get("/contacts", search="p3@people.example").json[0]
     api.patch(f"/contacts/{contact['id']}", {"data": {"code": list(range(2000))}}).expect(200)
@@ -112,11 +104,11 @@ def test_rejections_affect_only_their_message(relay: Server, smtp_server: SmtpSe
     assert {message.to for message in smtp_server.messages} == {"p0@people.example", "p4@people.example"}
 
 
-def test_deferred_messages_are_retried(relay: Server, smtp_server: SmtpServer) -> None:
+def test_deferred_messages_are_retried(sending_server: Server, smtp_server: SmtpServer) -> None:
     """After a 450 and a 421 each message is sent once."""
     smtp_server.rules.reject("rcpt", "p0@*", code=450, text="4.2.1 try later", times=2)
     smtp_server.rules.reject("mail", "*", code=421, text="4.7.0 busy", times=1)
-    api = relay.client()
+    api = sending_server.client()
     campaign = send(api, create_list(api, 3))
     completed_campaign = completed(api, campaign)
 
@@ -127,10 +119,10 @@ def test_deferred_messages_are_retried(relay: Server, smtp_server: SmtpServer) -
     assert (row["attempts"] in (3, 4), row["error"]) == (True, None)
 
 
-def test_a_lost_reply_is_resent_once(relay: Server, smtp_server: SmtpServer) -> None:
+def test_a_lost_reply_is_resent_once(sending_server: Server, smtp_server: SmtpServer) -> None:
     """A message that was stored without a reply is sent again once, with the same Message-ID and body (P3)."""
     smtp_server.rules.store_then_close("p1@*", times=1)
-    api = relay.client()
+    api = sending_server.client()
     campaign = send(api, create_list(api, 3))
     completed_campaign = completed(api, campaign)
     copies = smtp_server.to("p1@people.example")
@@ -141,10 +133,10 @@ def test_a_lost_reply_is_resent_once(relay: Server, smtp_server: SmtpServer) -> 
     assert copies[0].raw.partition(b"\r\n\r\n")[2] == copies[1].raw.partition(b"\r\n\r\n")[2]
 
 
-def test_a_second_lost_reply_is_uncertain(relay: Server, smtp_server: SmtpServer) -> None:
+def test_a_second_lost_reply_is_uncertain(sending_server: Server, smtp_server: SmtpServer) -> None:
     """After two lost replies there is no third copy; the message is `uncertain`."""
     smtp_server.rules.store_then_close("p1@*")
-    api = relay.client()
+    api = sending_server.client()
     campaign = send(api, create_list(api, 2))
     completed_campaign = completed(api, campaign)
 
@@ -161,10 +153,10 @@ def test_hold_resends_nothing(fresh_server: FreshServer, smtp_server: SmtpServer
     assert (completed_campaign["stats"]["uncertain"], len(smtp_server.to("p0@people.example"))) == (1, 1)
 
 
-def test_opting_out_after_the_send(relay: Server, smtp_server: SmtpServer) -> None:
+def test_opting_out_after_the_send(sending_server: Server, smtp_server: SmtpServer) -> None:
     """A contact that opts out after the audience was fixed is skipped (P4)."""
     gate = smtp_server.rules.hold("mail")
-    api = relay.client()
+    api = sending_server.client()
     list_id = create_list(api, 12)
     campaign = send(api, list_id)
     gate.wait_reached()
@@ -179,10 +171,10 @@ def test_opting_out_after_the_send(relay: Server, smtp_server: SmtpServer) -> No
     assert row["skip_reason"] == "unsubscribed"
 
 
-def test_pause_resume_and_cancel(relay: Server, smtp_server: SmtpServer) -> None:
+def test_pause_resume_and_cancel(sending_server: Server, smtp_server: SmtpServer) -> None:
     """After a pause at most four messages leave; the rest is sent or cancelled."""
     gate = smtp_server.rules.hold("mail")
-    api = relay.client()
+    api = sending_server.client()
     path = f"/campaigns/{send(api, create_list(api, 20))['id']}"
     gate.wait_reached()
     paused = api.post(f"{path}/pause").expect(200)
@@ -239,9 +231,9 @@ def test_twenty_sender_rejections_pause_the_campaign(fresh_server: FreshServer, 
     assert api.wait(path, lambda row: row["status"] == "completed")["stats"]["sent"] == 40
 
 
-def test_hostile_contact_data_stays_text(relay: Server, smtp_server: SmtpServer) -> None:
+def test_hostile_contact_data_stays_text(sending_server: Server, smtp_server: SmtpServer) -> None:
     """Merge tags, header injections and markup in contact data are text in the message (T01, T06, T07)."""
-    api = relay.client()
+    api = sending_server.client()
     list_id = api.post("/lists", {"name": "Hostile"}).json["id"]
     hostile_names = ["{{ 7 | plus: 7 }}{% for i in (1..9) %}x{% endfor %}", "=?utf-8?q?hi=0D=0ABcc:_v@x.y?=",
             "<script>1</script>",
@@ -263,10 +255,10 @@ def test_hostile_contact_data_stays_text(relay: Server, smtp_server: SmtpServer)
     assert "{{ 7 | plus: 7 }}" in (smtp_server.to("h0@example.org")[0].html() or "")
 
 
-def test_two_campaigns_are_sent_in_turns(relay: Server, smtp_server: SmtpServer) -> None:
+def test_two_campaigns_are_sent_in_turns(sending_server: Server, smtp_server: SmtpServer) -> None:
     """Two campaigns are sent alternately, and both complete."""
     gate = smtp_server.rules.hold("connect")
-    api = relay.client()
+    api = sending_server.client()
     first = send(api, create_list(api, 60, "First"))
     gate.wait_reached()
     second = send(api, create_list(api, 60, "Second"))
@@ -279,11 +271,11 @@ def test_two_campaigns_are_sent_in_turns(relay: Server, smtp_server: SmtpServer)
     assert min(Counter(middle_domains)["first.example"], Counter(middle_domains)["second.example"]) > 5
 
 
-def test_a_test_key_sends_to_the_capture_inbox(relay: Server, smtp_server: SmtpServer) -> None:
+def test_a_test_key_sends_to_the_capture_inbox(sending_server: Server, smtp_server: SmtpServer) -> None:
     """A campaign sent with a test key is captured, marked as a test and not counted."""
-    api = relay.client()
+    api = sending_server.client()
     list_id = create_list(api, 2)
-    test_api = relay.client(relay.new_key("rehearsal", "--test"))
+    test_api = sending_server.client(sending_server.new_key("rehearsal", "--test"))
     campaign = send(test_api, list_id)
     completed_campaign = completed(test_api, campaign)
 

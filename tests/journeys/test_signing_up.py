@@ -1,7 +1,6 @@
 """Sign-up through a form, and its confirmation (docs/decisions.md#9 and #16; T25, T36)."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
@@ -21,22 +20,11 @@ from tests.kit.forms import (
     wait_for_system_emails,
 )
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock, server
 
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """The clock of the server of this module; it only advances."""
-    return TestClock(tmp_path_factory.mktemp("clock") / "clock")
-
-
-@pytest.fixture(scope="module")
-def server(clock: TestClock) -> Iterator[Server]:
-    """A server behind a proxy, so that each request can have its own client address."""
-    with Server(clock=clock, env=BEHIND_PROXY).set_up() as running:
-        yield running
-        running.stop()
-
-
+__all__ = ["clock", "server"]
+# Each request can have its own client address
+SERVER_ENV = BEHIND_PROXY
 SCANNERS = ("BarracudaCentral", "Mozilla/5.0 (compatible; SafeLinks)", "curl/8", "")
 
 

@@ -10,8 +10,10 @@ from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import NUMBER, FakeSms, post
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock
 from tests.kit.sms_signing import twilio_form
 
+__all__ = ["clock"]
 STOP = (
     "STOP", "stop", " Stop! ", "STOPALL", "stop all", "UNSUBSCRIBE", "Cancel", "END", "quit", "revoke", "OPTOUT",
     "opt-out", "Opt Out", "REMOVE", "Arrêt", "ARRET", "TD", "stop 🙂", "alto", "BAJA", "parar", "STOPP",
@@ -26,12 +28,6 @@ def sms(tmp_path_factory: pytest.TempPathFactory, clock: TestClock) -> Iterator[
     """An SMS test provider in its own process."""
     with FakeSms(tmp_path_factory.mktemp("sms"), clock) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """The clock of server and provider."""
-    return TestClock(tmp_path_factory.mktemp("clock") / "offset")
 
 
 @pytest.fixture(scope="module")

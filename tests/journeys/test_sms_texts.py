@@ -16,16 +16,9 @@ BODY = "Hi {{ contact.first_name | default: 'friend' }}: https://example.org/sal
 
 
 @pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
-    """The SMS test provider."""
-    with FakeSms(tmp_path_factory.mktemp("sms")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def server(provider: FakeSms) -> Iterator[Server]:
+def server(shared_fake_sms: FakeSms) -> Iterator[Server]:
     """A server that sends through the provider."""
-    with Server(env=provider.env).set_up() as running:
+    with Server(env=shared_fake_sms.env).set_up() as running:
         yield running
         running.stop()
 
@@ -40,7 +33,7 @@ def received_by(provider: FakeSms, api: Client, action: Callable[[], int]) -> di
     return {sms.to: sms.body for sms in accepted}
 
 
-def test_texts_arrive_unchanged(provider: FakeSms, api: Client) -> None:
+def test_texts_arrive_unchanged(shared_fake_sms: FakeSms, api: Client) -> None:
     """Each text arrives with the parts that the preview showed; texts that cannot be sent are rejected."""
     expected: dict[str, tuple[str, int]] = {}
 
@@ -57,13 +50,13 @@ def test_texts_arrive_unchanged(provider: FakeSms, api: Client) -> None:
             expected[to] = (preview["body"], parts)
         return len(expected)
 
-    arrived = received_by(provider, api, post_all)
+    arrived = received_by(shared_fake_sms, api, post_all)
     assert arrived == {to: body for to, (body, _) in expected.items()} and len(arrived) == 28
     segments = {message["to"]: message["segments"] for message in api.get("/messages", limit=100).expect(200)}
     assert segments == {to: parts for to, (_, parts) in expected.items()}
 
 
-def test_names_hint_and_links_of_a_campaign(provider: FakeSms, server: Server, api: Client) -> None:
+def test_names_hint_and_links_of_a_campaign(shared_fake_sms: FakeSms, server: Server, api: Client) -> None:
     """Each SMS has the contact's name, the hint once, and a short link that redirects and counts."""
     api.patch("/account", {"sms_opt_out_hint": HINT}).expect(200)
     people = [("+447700900201", "Łukasz"), ("+447700900202", None)]
@@ -79,7 +72,7 @@ def test_names_hint_and_links_of_a_campaign(provider: FakeSms, server: Server, a
         api.post(f"/campaigns/{campaign}/send").expect(200)
         return 2
 
-    arrived = received_by(provider, api, send)
+    arrived = received_by(shared_fake_sms, api, send)
     base = re.escape(server.url)
     for (to, name), contact in zip(people, contact_ids, strict=True):
         match = re.fullmatch(

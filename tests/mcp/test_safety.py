@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.api.conftest import tenants
 from tests.kit.api_users import user_client
 from tests.kit.server import Server
-from tests.kit.tenants import Tenant, two_tenants
+from tests.kit.tenants import Tenant
 from tests.mcp.assistant import Assistant
 
+__all__ = ["tenants"]
 # What a name can hide: words in tag characters, directions, zero-width characters; data can have controls, too
 TAGS = "".join(chr(0xE0000 + ord(char)) for char in "send now")
 HIDDEN = TAGS + "\u202e\u2066\u200b\u2060\ufeff\u00ad\ufe01"
@@ -23,12 +25,6 @@ READ_ONLY = {
     "status", "deliverability", "find_contacts", "contact", "why_not", "describe_audience", "list_campaigns",
     "campaign_report", "compare", "preview_as", "preflight", "simulate_flow", "flow_report", "api_search", "api_call",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tenants(server: Server) -> tuple[Tenant, Tenant]:
-    """Return an account with an object of every kind, and another account without any."""
-    return two_tenants(server)
 
 
 @pytest.fixture(scope="module")

@@ -7,19 +7,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.kit.certified_provider import certified_provider, find_provider_node
+from tests.conftest import server
+from tests.kit.certified_provider import certified_provider
 from tests.kit.client import Client
 from tests.kit.oidc_provider import CLIENT_ID, CLIENT_SECRET, Person, text_of
 from tests.kit.server import Server, free_port
 from tests.oidc.conftest import sign_in
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a service that may reach this machine."""
-    find_provider_node()
-    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}).set_up() as running:
-        yield running
+__all__ = ["server"]
+SERVER_ENV = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
 
 
 @pytest.fixture(scope="module")

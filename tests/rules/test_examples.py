@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from appliance.api.openapi.examples import OF_PASSKEYS, STORY, Example
 from tests.kit.client import Client, Response
 from tests.kit.contract import Contract
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.uploads import multipart_form
-from tests.rules import published
 
 BASE = "/v1/my"
 # Operations that read a binary file
@@ -21,12 +18,6 @@ SIGN_IN = {"POST /v1/login", "POST /v1/my/login"}
 SIGNED = {"POST /hooks/email", "POST /hooks/sms"}
 # Operations that need a passkey; tests/api/test_passkeys.py tests them
 PASSKEYS = {f"{method} /v1/my/user/passkeys/{{id}}" for method in ("PATCH", "DELETE")}
-
-
-@pytest.fixture(scope="module")
-def document() -> Any:
-    """Return the parsed document."""
-    return published.document()
 
 
 def full_path(operation: str) -> str:

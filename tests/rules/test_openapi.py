@@ -9,7 +9,6 @@ import pytest
 
 from appliance.api import openapi
 from appliance.api.routes import ROUTES
-from tests.rules import published
 from tests.rules.contract.endpoints import ENDPOINTS
 from tests.rules.published import parse, publish
 
@@ -27,12 +26,6 @@ SERVICE = {("GET", "/metrics")}
 METHODS = {"get", "put", "post", "delete", "patch", "head", "options"}
 # Operations that accept an Idempotency-Key
 PATHS_WITH_KEYS = ("/messages", "/messages/batch", "/campaigns/{id}/send", "/events")
-
-
-@pytest.fixture(scope="module")
-def document() -> Any:
-    """Return the parsed document."""
-    return published.document()
 
 
 def resolve(document: Any, node: Any) -> Any:

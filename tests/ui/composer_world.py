@@ -1,7 +1,6 @@
 """Fixtures of the composer tests: a server with a relay, and contacts of every kind."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -10,8 +9,10 @@ from tests.kit.browser import Problems, lent_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock
 from tests.kit.smtp import SmtpServer
 
+__all__ = ["clock"]
 BODY = "<h1>Hello {{ first_name | default: 'friend' }}</h1><p><a href='https://bakery.example'>Bread</a></p>"
 
 
@@ -20,12 +21,6 @@ def smtp() -> Iterator[SmtpServer]:
     """The SMTP server that receives sent messages."""
     with SmtpServer() as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """The clock of the server."""
-    return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
 
 
 @pytest.fixture(scope="module")

@@ -1,29 +1,22 @@
 """Pictures in the canvas, chosen and dropped; and the label of the selected section, which covers no text."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, FrameLocator, Locator, Page, Route, expect
+from playwright.sync_api import FrameLocator, Locator, Page, Route, expect
 
 from tests.kit import axe
 from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
-from tests.kit.editor import create_template, get_design, running_editor, wait_until_saved
+from tests.kit.editor import create_template, get_design, wait_until_saved
 from tests.kit.pictures import encode_image, photo
 from tests.kit.sampling import full_only
-from tests.kit.server import Server
 from tests.kit.uploads import upload_image
+from tests.ui.conftest import shared_editor_page as page
 
+__all__ = ["page"]
 WORDS = "Words that stand close to the edge of their section, in as many lines as a narrow email needs for them all."
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A signed-in page, shared by the tests of this module."""
-    with running_editor(browser, server) as open_editor:
-        yield open_editor
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -11,16 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.kit import axe
 from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
-from tests.kit.editor import DESIGN, create_template, drag, expect_order, get_design, running_editor, wait_until_saved
+from tests.kit.editor import DESIGN, create_template, drag, expect_order, get_design, wait_until_saved
 from tests.kit.sampling import full_only, thin_out
 from tests.kit.server import Server
-
-
-@pytest.fixture
-def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A signed-in page."""
-    with running_editor(browser, server) as page:
-        yield page
 
 
 def test_typed_text_is_saved_and_shown(editor_page: Page, api: Client) -> None:

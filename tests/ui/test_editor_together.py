@@ -2,7 +2,6 @@
 
 import copy
 import time
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -15,18 +14,10 @@ from tests.kit.editor import (
     expect_order,
     get_design,
     get_section_props,
-    running_editor,
     wait_until_saved,
 )
 from tests.kit.server import PASSWORD, Server
 from tests.kit.timeouts import extend_timeout
-
-
-@pytest.fixture
-def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A signed-in page."""
-    with running_editor(browser, server) as page:
-        yield page
 
 
 def test_leaving_the_page_saves_typed_text(editor_page: Page, api: Client) -> None:

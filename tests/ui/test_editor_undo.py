@@ -1,23 +1,17 @@
 """Undo and redo in the editor: one history since the first content, with keys that work while writing."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, FrameLocator, Page, expect
+from playwright.sync_api import FrameLocator, Page, expect
 
 from tests.kit.client import Client
-from tests.kit.editor import DESIGN, create_template, get_design, get_section_props, running_editor, wait_until_saved
+from tests.kit.editor import DESIGN, create_template, get_design, get_section_props, wait_until_saved
 from tests.kit.sampling import full_only, sampled
-from tests.kit.server import Server
+from tests.ui.conftest import shared_editor_page as page
 
-
-@pytest.fixture(scope="module")
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A signed-in page, shared by the tests of this module."""
-    with running_editor(browser, server) as open_editor:
-        yield open_editor
+__all__ = ["page"]
 
 
 def campaign(api: Client, **content: Any) -> Any:

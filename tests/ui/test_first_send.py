@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -10,14 +9,10 @@ from playwright.sync_api import Browser, Page, expect
 from tests.kit.browser import Problems, new_page
 from tests.kit.clock import TestClock
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock
 
+__all__ = ["clock"]
 PEOPLE = (("Mara", "mara@example.com"), ("Jonas", "jonas@example.com"), ("Ines", "ines@example.com"))
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """The clock of the server."""
-    return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
 
 
 @pytest.fixture(scope="module")

@@ -1,31 +1,18 @@
 """The page of the HTTP requests of a flow that wait or are tried again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
-import pytest
 
 from tests.kit.client import Client
-from tests.kit.clock import TestClock
 from tests.kit.html_page import HtmlPage
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock, server
 from tests.kit.webhook_receiver import Receiver
 
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    return TestClock(tmp_path_factory.mktemp("clock") / "offset")
-
-
-@pytest.fixture(scope="module")
-def server(clock: TestClock) -> Iterator[Server]:
-    """Yield a server that may send requests to this machine."""
-    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}, clock=clock).set_up() as running:
-        yield running
-        running.stop()
+__all__ = ["clock", "server"]
+SERVER_ENV = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
 
 
 def test_a_failing_request_is_listed_and_retried(api: Client, server: Server, tmp_path: Path) -> None:

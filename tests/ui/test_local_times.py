@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -11,15 +10,11 @@ from tests.kit.clock import TestClock
 from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock
 
+__all__ = ["clock"]
 ZONES = ("Asia/Tokyo", "Europe/Berlin", "America/New_York", "America/Los_Angeles")
 CONTENT = {"subject": "World", "body": "<p>Hi</p>"}
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
 
 
 @pytest.fixture(scope="module")

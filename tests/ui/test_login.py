@@ -4,7 +4,6 @@ import html
 import re
 import statistics
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,15 +13,8 @@ from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
 from tests.kit.server import EMAIL, PASSWORD, Server
 
+SERVER_ENV = {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "100"}
 PAGE = "/settings/you"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server with a high limit of failed sign-ins."""
-    with Server(env={"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "100"}).set_up() as running:
-        yield running
-        running.stop()
 
 
 def hidden_value(page: Response, name: str) -> str:

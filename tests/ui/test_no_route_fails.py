@@ -18,6 +18,7 @@ from tests.kit.sampling import thin_out
 from tests.kit.server import EMAIL, PASSWORD, ROOT, Server
 from tests.kit.tenants import Tenant
 
+SERVER_ENV = {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "100000"}
 T = TypeVar("T")
 MAX_SAMPLE = 1
 FORM = "application/x-www-form-urlencoded"
@@ -159,14 +160,6 @@ def fill_existing(path: str, ids: dict[str, int]) -> str:
     noun = path.removeprefix("/v1/my").strip("/").partition("/")[0]
     first = str(ids.get(noun, 1))
     return re.sub(r"<(\w+):?\w*>", lambda match: first if match[1] in ("number", f"{noun[:-1]}_id") else "1", path)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server with a high limit of sign-ins."""
-    with Server(env={"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "100000"}).set_up() as running:
-        yield running
-        running.stop()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
@@ -12,14 +11,10 @@ from tests.kit.clock import TestClock
 from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
+from tests.kit.shared_clock import clock
 
+__all__ = ["clock"]
 BODY = '<p><a href="https://shop.example/a">Shop</a></p>'
-
-
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """Return the clock of the server."""
-    return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +26,6 @@ def server(clock: TestClock) -> Iterator[Server]:
         api.post("/contacts", {"email": "reader@example.org", "list_ids": [list_id]}).expect(201)
         yield running
         running.stop()
-
-
-@pytest.fixture
-def user(api: Client) -> ScriptlessBrowser:
-    """Return a browser of the owner."""
-    return ScriptlessBrowser(api)
 
 
 def create_draft(api: Client, name: str) -> str:

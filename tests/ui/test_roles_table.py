@@ -1,7 +1,6 @@
 """The roles that may submit each form: a new form must be added here (docs/decisions.md#2)."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +9,7 @@ from tests.kit.routes import page_routes
 from tests.kit.sampling import full_only, is_full
 from tests.kit.server import PASSWORD, Server
 
+SERVER_ENV = {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "1000"}
 # By the least role that may submit it; forms for everyone are with the viewer
 FORMS = {
     "viewer": """
@@ -106,14 +106,6 @@ def test_the_table_matches_the_routes() -> None:
     form_paths = sorted(re.sub(r"<\w+:\w+>", "*", path) for method, path in page_routes() if method == "POST")
     assert sorted(set(form_paths)) == sorted(" ".join(FORMS.values()).split())
     assert {method for method, _ in page_routes()} <= {"GET", "HEAD", "OPTIONS", "POST"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server with a high limit of failed sign-ins."""
-    with Server(env={"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "1000"}).set_up() as running:
-        yield running
-        running.stop()
 
 
 @pytest.mark.parametrize("role", ["viewer", "author", full_only("editor")])

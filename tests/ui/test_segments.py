@@ -33,16 +33,6 @@ def sample_contacts(server: Server, api: Client) -> None:
             api.post("/events", {"event": "order_placed", "contact_id": contact["id"], "data": {"total": number}})
 
 
-@pytest.fixture(scope="module")
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A page signed in as the owner; the module fails on any console error."""
-    problems = Problems()
-    opened = sign_in(new_page(browser, server.url, problems, width=1360))
-    yield opened
-    opened.context.close()
-    assert not problems.found
-
-
 def choose_field(page: Page, rule: Locator, query: str) -> None:
     """Choose a field of a rule by typing, with the keyboard alone."""
     rule.locator(".find").first.focus()

@@ -1,23 +1,15 @@
 """Sign-in with a certified provider in Chromium: set up, joined, linked in the profile, and signed out of both."""
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
 from tests.kit.browser import Problems, lent_page
-from tests.kit.certified_provider import certified_provider, find_provider_node
+from tests.kit.certified_provider import certified_provider
 from tests.kit.oidc_provider import CLIENT_ID, CLIENT_SECRET
 from tests.kit.server import PASSWORD, Server, free_port
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a service that may reach this machine."""
-    find_provider_node()
-    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}).set_up() as running:
-        yield running
+SERVER_ENV = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
 
 
 def replace_fonts(page: Page) -> None:

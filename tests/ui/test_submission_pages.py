@@ -14,12 +14,6 @@ from tests.kit.submission import Ports
 
 
 @pytest.fixture(scope="module")
-def ports() -> Ports:
-    """Return the ports of SMTP submission."""
-    return Ports()
-
-
-@pytest.fixture(scope="module")
 def submitting(ports: Ports) -> Iterator[Server]:
     """Yield a server with SMTP submission."""
     with Server(env=ports.env | {"CAMPANERO_SUBMISSION__HOST": "mail.bakery.example"}).set_up().start() as server:

@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.html_page import HtmlPage, text_of
 from tests.kit.scriptless_browser import ScriptlessBrowser
@@ -27,16 +25,6 @@ def sample_contacts(server: Server, api: Client) -> None:
     for number in range(61):
         fields = {"first_name": f"Person {number:02}", "email": f"p{number}@example.com", "opt_in": number % 2 == 0}
         api.post("/contacts", fields).expect(201)
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A page signed in as the owner; the module fails on any console error."""
-    problems = Problems()
-    opened = sign_in(new_page(browser, server.url, problems, width=1360))
-    yield opened
-    opened.context.close()
-    assert not problems.found
 
 
 def rows(page: Page) -> list[str]:

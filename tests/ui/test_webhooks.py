@@ -1,9 +1,7 @@
 """The webhooks pages: creation with a secret shown once, test deliveries, and the log."""
 
 import re
-from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit import axe
@@ -13,20 +11,7 @@ from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import PASSWORD, Server
 from tests.kit.webhook_receiver import Receiver
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server that may call this machine."""
-    with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}).set_up() as running:
-        yield running
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """A running webhook receiver."""
-    with Receiver(tmp_path_factory.mktemp("receiver")) as running:
-        yield running
+SERVER_ENV = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
 
 
 def test_a_webhook_in_the_browser(browser_page: Page, api: Client, receiver: Receiver) -> None:
