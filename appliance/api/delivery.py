@@ -14,6 +14,8 @@ from appliance.api.schemas import Moment
 from appliance.core.clock import iso, now_ms
 from appliance.core.errors import NotFound
 from appliance.core.validation import MessageId, PageQuery, Short
+from appliance.inbound import simulation as captured_simulation
+from appliance.inbound.simulation import SimulateEventRequest
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Purpose, Validity
 from appliance.sending.domains.store import DomainCreate, DomainQuery
@@ -23,8 +25,6 @@ from appliance.sending.messages.transport_choice import TransportStatus, list_tr
 from appliance.settings.schema import Email
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch
-from appliance.tracking import simulation as tracking_simulation
-from appliance.tracking.simulation import SimulateEventRequest
 
 ROUTES = Routes()
 
@@ -405,7 +405,7 @@ async def get_captured_source(request: ApiRequest) -> ApiResponse:
 
 def _validate_simulation(account_id: int, request: SimulateEventRequest, number: int) -> None:
     if isinstance(request.action, str):
-        tracking_simulation.prepare_action(account_id, number, request)
+        captured_simulation.prepare_action(account_id, number, request)
 
 
 @ROUTES.add(
@@ -422,10 +422,10 @@ async def simulate_recipient(request: ApiRequest) -> ApiResponse:
     Also requires `contacts:read`.
     """
     require_contacts_scope(request)
-    simulation = await fetch(tracking_simulation.prepare_action, request.account_id, request.id, request.body)
+    simulation = await fetch(captured_simulation.prepare_action, request.account_id, request.id, request.body)
     if request.credential.is_test and not simulation.message.test:
         raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")
-    await tracking_simulation.perform_action(simulation)
+    await captured_simulation.perform_action(simulation)
     can_write_contacts = request.credential.has_scope("contacts:write")
     return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id, can_write_contacts))
 

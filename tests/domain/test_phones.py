@@ -1,13 +1,12 @@
 """The simulated phone of the capture inbox: the thread around an SMS, separate for each sender."""
 
-from appliance.inbound import incoming_sms
+from appliance.inbound import incoming_sms, simulation
 from appliance.sending.messages import capture_inbox
 from appliance.sending.sms.error_codes import IncomingSms
 from appliance.sending.sms.segments import OutgoingSms
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import CapturedMessage
-from appliance.tracking import simulation
 from tests.domain.home import Home
 from tests.domain.test_receipts import NUMBER, create_sms
 

@@ -14,6 +14,8 @@ from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
 from appliance.events import log
 from appliance.events.log import EventQuery
+from appliance.inbound import simulation
+from appliance.inbound.simulation import SimulateEventRequest
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import (
     attachments,
@@ -26,8 +28,6 @@ from appliance.sending.messages import (
 )
 from appliance.sending.sms import segments
 from appliance.storage.transactions import commit, fetch, render
-from appliance.tracking import simulation
-from appliance.tracking.simulation import SimulateEventRequest
 from ui import formats, view
 from ui.forms import Form, lookups, parse_id, parse_int
 from ui.guard import signed_in
