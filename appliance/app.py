@@ -10,8 +10,8 @@ from appliance.campaigns import occurrences
 from appliance.content.templates import store as templates
 from appliance.flows import drafts, run_ends, versions
 from appliance.inbound import delivery_reports
+from appliance.sending.delivery.oauth import tokens
 from appliance.sending.messages import oauth_grants, outcomes, security_emails
-from appliance.sending.oauth import tokens
 
 
 def connect_signals() -> None:

@@ -1,6 +1,7 @@
 """The authorization servers of Google and Microsoft for tests, on one loopback port (RFC 6749, 7636, 8628).
 
-They are written from the providers' documentation and share no code with `appliance/sending/oauth`. For example::
+They are written from the providers' documentation and share no code with `appliance/sending/delivery/oauth`. For
+example::
 
     with FakeMailboxProvider("microsoft") as provider, SmtpServer(accepts_token=provider.accepts_token) as smtp:
         server = fresh_server(relay=smtp.port, env=provider.env)

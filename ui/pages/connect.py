@@ -8,11 +8,11 @@ from sanic.response import HTTPResponse
 from appliance.accounts import settings
 from appliance.core import errors
 from appliance.core.i18n import gettext, gettext_noop
+from appliance.sending.delivery.oauth import PROVIDERS, consent
+from appliance.sending.delivery.oauth.consent import DeviceCode
+from appliance.sending.delivery.oauth.providers import Use, find_use
+from appliance.sending.delivery.oauth.tokens import OAuthError, TokenResponse
 from appliance.sending.messages import oauth_grants
-from appliance.sending.oauth import PROVIDERS, consent
-from appliance.sending.oauth.consent import DeviceCode
-from appliance.sending.oauth.providers import Use, find_use
-from appliance.sending.oauth.tokens import OAuthError, TokenResponse
 from appliance.sending.transports import TRANSPORTS
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig

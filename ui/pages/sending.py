@@ -11,11 +11,11 @@ from appliance.accounts import audit, settings, transports
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext
 from appliance.sending.delivery import relay_ports, smtp_connect
+from appliance.sending.delivery.oauth import PROVIDERS
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
 from appliance.sending.messages import oauth_grants
 from appliance.sending.messages.oauth_grants import GrantStatus
-from appliance.sending.oauth import PROVIDERS
 from appliance.sending.transports import TRANSPORTS
 from appliance.sending.transports.base import SettingField, Transport
 from appliance.settings import config

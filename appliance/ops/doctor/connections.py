@@ -19,12 +19,12 @@ from appliance.ops.doctor import checks
 from appliance.ops.doctor.checks import Finding
 from appliance.sending.delivery import connection_errors, relay_ports, smtp_connect
 from appliance.sending.delivery.mx_routes import DIRECT
+from appliance.sending.delivery.oauth import PROVIDERS as PROVIDERS_OF_MAILBOXES
 from appliance.sending.domains import dns_checks, records, store
 from appliance.sending.domains import records as spelling
 from appliance.sending.domains.records import Record
 from appliance.sending.messages import oauth_grants
 from appliance.sending.messages import senders as rules
-from appliance.sending.oauth import PROVIDERS as PROVIDERS_OF_MAILBOXES
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.providers.base import Provider
 from appliance.sending.transports import TRANSPORTS

@@ -1,1 +1,1 @@
-"""Delivery of finished messages: SMTP, MX routes, MIME, DKIM, DNS and safe HTTP requests."""
+"""Delivery of finished messages: SMTP, MX routes, MIME, DKIM, DNS, OAuth tokens and safe HTTP requests."""

@@ -19,6 +19,7 @@ from appliance.core.errors import ClientRejected, ConnectionFailed, Deferred, De
 from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.sending.delivery import connection_errors, dns_lookup, mx_routes, safe_http
 from appliance.sending.delivery.connection_errors import Cause
+from appliance.sending.delivery.oauth import tokens
 from appliance.sending.delivery.smtp_client import (
     ConnectionLost,
     EncryptionFailed,
@@ -28,7 +29,6 @@ from appliance.sending.delivery.smtp_client import (
     TokenSource,
     connection_error,
 )
-from appliance.sending.oauth import tokens
 from appliance.settings import config, transports
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email

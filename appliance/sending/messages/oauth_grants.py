@@ -1,7 +1,8 @@
 """The consents of mailboxes (OAuth 2.0): store them, keep them alive, and tell the owners before one ends.
 
 The refresh token of a consent is a setting; the row `MailboxGrant` says what is known about it.
-`sending/oauth/tokens.py` requests access tokens, and its signals lead to `record_refresh` and `record_rejection`.
+`sending/delivery/oauth/tokens.py` requests access tokens, and its signals lead to `record_refresh` and
+`record_rejection`.
 """
 
 import asyncio
@@ -16,11 +17,11 @@ from appliance.core import addresses, clock
 from appliance.core.errors import DeliveryError, Unavailable
 from appliance.core.i18n import get_language_tag, gettext, ngettext, translate_stored, use_language
 from appliance.sending.delivery import http_client
+from appliance.sending.delivery.oauth import PROVIDERS, tokens
+from appliance.sending.delivery.oauth.providers import Use, find_use
+from appliance.sending.delivery.oauth.tokens import TokenResponse
 from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
-from appliance.sending.oauth import PROVIDERS, tokens
-from appliance.sending.oauth.providers import Use, find_use
-from appliance.sending.oauth.tokens import TokenResponse
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage import transactions

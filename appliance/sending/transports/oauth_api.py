@@ -6,7 +6,7 @@ from typing import ClassVar
 from appliance.core.errors import Deferred, Uncertain
 from appliance.sending.delivery import http_client
 from appliance.sending.delivery.http_client import HttpRequest, HttpResponse
-from appliance.sending.oauth import tokens
+from appliance.sending.delivery.oauth import tokens
 from appliance.sending.transports.base import OutgoingEmail, Transport
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email
@@ -16,7 +16,7 @@ _SIGNATURE = b"dkim-signature"
 
 
 class OAuthApi(Transport):
-    """An HTTP API that is called with an access token; its name is that of a provider in `sending/oauth`.
+    """An HTTP API that is called with an access token; its name is that of a provider in `sending/delivery/oauth`.
 
     `build_request` and `build_check` leave the access token out, because only `send` and `check` may ask for one.
     """

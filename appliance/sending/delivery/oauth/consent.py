@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from appliance.core import clock, crypto
 from appliance.sending.delivery import http_client
-from appliance.sending.oauth import PROVIDERS, tokens
-from appliance.sending.oauth.providers import MICROSOFT, Use
-from appliance.sending.oauth.tokens import OAuthError, TokenResponse
+from appliance.sending.delivery.oauth import PROVIDERS, tokens
+from appliance.sending.delivery.oauth.providers import MICROSOFT, Use
+from appliance.sending.delivery.oauth.tokens import OAuthError, TokenResponse
 from appliance.settings import config
 from appliance.settings.schema import Config, Email
 

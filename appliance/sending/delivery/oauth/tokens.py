@@ -20,8 +20,8 @@ from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.core.signals import Signal
 from appliance.sending.delivery import http_client
 from appliance.sending.delivery.http_client import HttpRequest, HttpResponse
-from appliance.sending.oauth import PROVIDERS
-from appliance.sending.oauth.providers import OAuthProvider, Use
+from appliance.sending.delivery.oauth import PROVIDERS
+from appliance.sending.delivery.oauth.providers import OAuthProvider, Use
 from appliance.settings import config
 from appliance.settings.schema import Email
 
