@@ -115,6 +115,9 @@ _HEAD = re.compile(
 )
 _LONE_LINE_FEED = re.compile(rb"(?:^|[^\r])\n")
 _HOST_LINE = re.compile(rb"(?i)\r\nhost:")
+_HOST_VALUE = re.compile(rb"(?i)\r\nhost:[ \t]*([^ \t\r]+)")
+_ABSOLUTE_TARGET = re.compile(rb"[^ ]+ (https?)://([^/]+)", re.IGNORECASE)
+_DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 _CODING_LINE = re.compile(rb"(?i)\r\ntransfer-encoding:")
 # RFC 9112, section 7.1: the CRLF that ends the previous chunk or the head, then a size in hexadecimal digits
 _CHUNK_LINE = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
@@ -414,14 +417,29 @@ class StrictProtocol(HttpProtocol):
 def is_sound_head(buffer: bytes | bytearray, end: int) -> bool:
     """Return whether the head in `buffer[:end]` is valid by RFC 9112, including the number of Host lines.
 
-    HTTP/1.1 requires one Host line; HTTP/1.0 allows at most one, and no chunked body.
+    HTTP/1.1 requires one Host line; HTTP/1.0 allows at most one, and no chunked body. A target with a host needs a Host
+    line with the same one: by section 3.2.2 that of the target counts, but everything here reads the Host line.
     """
-    if not _HEAD.fullmatch(buffer, 0, end):
+    if not _HEAD.fullmatch(buffer, 0, end) or not _names_one_host(buffer, end):
         return False
     hosts = sum(1 for _ in _HOST_LINE.finditer(buffer, 0, end))
     if buffer[: buffer.find(b"\r\n", 0, end + 2)].endswith(b"1.0"):
         return hosts <= 1 and not _CODING_LINE.search(buffer, 0, end)
     return hosts == 1
+
+
+def _names_one_host(buffer: bytes | bytearray, end: int) -> bool:
+    """Return whether the target of a request has no host, or that of its Host line, by name and port."""
+    target = _ABSOLUTE_TARGET.match(buffer, 0, end)
+    if target is None:
+        return True
+    line, port = _HOST_VALUE.search(buffer, 0, end), _DEFAULT_PORTS[target[1].lower()]
+    return line is not None and _normalize_host(line[1], port) == _normalize_host(target[2], port)
+
+
+def _normalize_host(host: bytes, default_port: bytes) -> bytes:
+    """Return a host and port in lower case, without the default port of the scheme (RFC 3986, section 6.2.3)."""
+    return host.lower().removesuffix(default_port).removesuffix(b":")
 
 
 class SlashRouter(Router):

@@ -156,10 +156,15 @@ def test_invalid_hosts_are_rejected(server: Server, host: bytes) -> None:
         b"POST /v1/my/lists HTTP/1.1 ", b"POST /v1/my/lists", b"POST /v1/my/li\tsts HTTP/1.1",
         b"POST /v1/my/lists\x7f HTTP/1.1", b"POST v1/my/lists HTTP/1.1", b"POST http://x HTTP/1.1",
         b"POST http://a b/v1/my/lists HTTP/1.1", b"CONNECT x:80 HTTP/1.1",
+        b"POST http://y/v1/my/lists HTTP/1.1", b"POST http://x:81/v1/my/lists HTTP/1.1",
+        b"POST https://x:80/v1/my/lists HTTP/1.1", b"POST HTTP://x.example/v1/my/lists HTTP/1.1",
     ],
 )  # fmt: skip
 def test_invalid_request_lines_are_rejected(server: Server, first: bytes) -> None:
-    """A request line is a token, a target and HTTP/1.0 or HTTP/1.1, separated by one space (section 3)."""
+    """A request line is a token, a target and HTTP/1.0 or HTTP/1.1, separated by one space (section 3).
+
+    A target with a host has that of the Host line, so that no program takes another one for that of the request.
+    """
     before = count_lists(server)
     response = exchange_bytes(server.port, head(server, b"Content-Length: 16", first=first) + BODY + NEXT)
 
@@ -173,7 +178,8 @@ def test_valid_variants_are_accepted(server: Server) -> None:
     good = [
         head(server, b"Content-Length: \t16 \t") + BODY,
         head(server, b"content-LENGTH:16", host=b"host:\t[::1]:8080") + BODY,
-        head(server, b"Content-Length: 16", first=b"POST http://x.example:80/v1/my/lists HTTP/1.1") + BODY,
+        head(server, b"Content-Length: 16", first=b"POST http://X:80/v1/my/lists HTTP/1.1") + BODY,
+        head(server, b"Content-Length: 16", first=b"POST HTTPS://x/v1/my/lists HTTP/1.1", host=b"Host: x:443") + BODY,
         head(server, b"Content-Length: 16", first=b"POST /v1/my/lists HTTP/1.0", host=b"") + BODY,
         chunked(server, SIZE + b";a=b;c=\"d\"\r\n" + BODY + b"\r\n0;x\r\n\r\n"),
         chunked(server, b"000" + SIZE.upper() + b"\r\n" + BODY + b"\r\n00\r\n\r\n"),

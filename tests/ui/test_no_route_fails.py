@@ -90,6 +90,7 @@ def shapes(path: str) -> Iterator[str]:
     """Yield malformed variants of a path."""
     yield from (f"{path}/", f"{path}//", f"/{path}", path.replace("/", "//"), f"{path}/.", f"{path};x=1", f"{path}%00")
     yield from (f"{path}%2f", f"{path}/%ff", f"{path}.", path.upper(), f"http://evil.example{path}/", f"{path}/x/")
+    yield f"http://127.0.0.1{path}/"
 
 
 class Walker:
