@@ -276,7 +276,7 @@ class ContentAccount:
             assert object_id is not None  # `create_missing_flows` created it
             self._write_flow(name, object_id, body)
             return "change"
-        translations = body.pop("translations", {})
+        translations = body.pop("translations", None) or {}
         if object_id is None:
             object_id = self._connection.call("POST", f"/{kind.name}", body=body)["id"]
             self._remember(name, object_id)
@@ -310,7 +310,7 @@ class ContentAccount:
             data = files.renumber_steps(body["data"], numbers)
             flow = self._connection.call("PATCH", f"/flows/{flow_id}", body={"data": data})
         templates = {template["action_id"]: template for template in flow["templates"]}
-        for key, translations in body.get("translations", {}).items():
+        for key, translations in (body.get("translations") or {}).items():
             template = templates.get(numbers.get(int(key), int(key)))
             if template is None:
                 raise CommandError(f"{name}: translations has {key}, which is not an email or SMS of the flow")

@@ -22,6 +22,9 @@ FORMAT = 1
 STATE_FILE = ".campanero.json"
 PICTURES = "pictures"
 MAX_FILE_BYTES = 8 * 1024 * 1024
+# More than the 64 levels of an object of the API (docs/decisions.md#4). Functions that walk through a file call
+# themselves at each level.
+MAX_DEPTH = 100
 # Follows the name of a flow where the ids of its steps are stored.
 _STEPS = "#steps"
 _MAX_SLUG_CHARACTERS = 60
@@ -33,6 +36,8 @@ _REFERENCE = "$ref"
 _ID_KEYS = {
     "list_ids": "lists", "topic_ids": "lists", "contact_list_id": "lists", "segment_id": "segments",
 }  # fmt: skip
+# The kinds whose files have translations: of the object itself, and of each step of a flow.
+_TRANSLATED_KINDS = ("templates", "flows")
 _KINDS_OF_FIELDS = {"list": "lists", "segment": "segments", "flow": "flows"}
 
 
@@ -90,6 +95,9 @@ class Directory:
         self.steps: dict[str, dict[str, int]] = {
             name.removesuffix(_STEPS): value for name, value in ids.items() if isinstance(value, dict)
         }
+        for numbers in self.steps.values():
+            if not all(key.isdecimal() and isinstance(number, int) for key, number in numbers.items()):
+                raise UsageError(f"{self.path / STATE_FILE} is damaged")
 
     def _read_state(self) -> dict[str, Any]:
         if not (self.path / STATE_FILE).exists():
@@ -124,9 +132,12 @@ class Directory:
                 if not isinstance(value, dict):
                     faults.append(f"{path}: must be a JSON object")
                     continue
-                others = value.keys() - {*kind.fields, "translations"}
+                is_translated = kind.name in _TRANSLATED_KINDS
+                others = value.keys() - {*kind.fields, *(["translations"] if is_translated else [])}
                 if others:
                     faults.append(f"{path}: unknown {', '.join(sorted(others))}")
+                if is_translated and not _are_translations(value.get("translations"), kind.name == "flows"):
+                    faults.append(f"{path}: translations must be an object such as the export writes")
                 objects[name] = value
         if not objects and not faults:
             faults.append(f"{self.path} contains no content: lists, segments, templates, forms or flows")
@@ -161,6 +172,17 @@ def slugify(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_MAX_SLUG_CHARACTERS].strip("-")
 
 
+def _are_translations(value: Any, is_flow: bool) -> bool:
+    """Return whether a value is the texts of each language, or of a flow those of each step; None is none."""
+    if value is None:
+        return True
+    if not isinstance(value, dict):
+        return False
+    if is_flow:
+        return all(key.isdecimal() and _are_translations(texts, False) for key, texts in value.items())
+    return all(isinstance(texts, dict) for texts in value.values())
+
+
 def _is_own_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
@@ -187,11 +209,41 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the JSON of a file. Raises UsageError."""
+    """Return the JSON of a file. Raises UsageError, also for JSON that no request to the service can contain."""
     try:
-        return json.loads(read_file(path).decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        text = read_file(path).decode("utf-8")
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if _is_too_deep(value):
+            raise RecursionError
+        if "\\u" in text:
+            # A lone half of a surrogate pair could be written neither to the log nor to the page that names it.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise UsageError(f"{path}: nested deeper than {MAX_DEPTH} levels") from None
+    except UnicodeEncodeError:
+        raise UsageError(f"{path}: contains half of a surrogate pair (\\ud800 to \\udfff)") from None
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    return value
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Return whether lists and objects are nested deeper than `MAX_DEPTH`."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            inner
+            for container in level
+            if isinstance(container, dict | list)
+            for inner in (container.values() if isinstance(container, dict) else container)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def write_json(path: Path, value: Any) -> bool:
@@ -297,24 +349,27 @@ def sort_by_references(objects: dict[str, dict[str, Any]]) -> list[str]:
 
     References to flows do not count, because the flows of an account may ask for each other.
     """
-    ordered: list[str] = []
-    open_names: list[str] = []
+    ordered: dict[str, None] = {}
+    for first in objects:
+        # The names that lead to the current one, each with those of its references that were not followed yet. A chain
+        # may have as many names as there are files.
+        path = {} if first in ordered else {first: _iter_targets(objects[first])}
+        while path:
+            name, targets = next(reversed(path.items()))
+            target = next((target for target in targets if target not in ordered), None)
+            if target is None:
+                del path[name]
+                ordered[name] = None
+            elif target in path:
+                names = list(path)
+                raise UsageError(f"these refer to each other: {' → '.join([*names[names.index(target) :], target])}")
+            else:
+                path[target] = _iter_targets(objects[target])
+    return list(ordered)
 
-    def visit(name: str) -> None:
-        if name in ordered:
-            return
-        if name in open_names:
-            raise UsageError(f"{' → '.join([*open_names[open_names.index(name) :], name])}: these refer to each other")
-        open_names.append(name)
-        for target in find_references(objects[name]):
-            if not target.startswith("flows/"):
-                visit(target)
-        open_names.pop()
-        ordered.append(name)
 
-    for name in objects:
-        visit(name)
-    return ordered
+def _iter_targets(value: Any) -> Iterator[str]:
+    return (target for target in find_references(value) if not target.startswith("flows/"))
 
 
 def iter_steps(steps: Any) -> Iterator[dict[str, Any]]:

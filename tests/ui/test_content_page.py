@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import tempfile
 import time
 import zipfile
@@ -111,6 +112,49 @@ def test_what_cannot_be_imported(server: Server, user: ScriptlessBrowser, api: C
     server.cli("user", "add", "--email", "look@example.org", "--role", "viewer", stdin=f"{PASSWORD}\n")
     viewer = ScriptlessBrowser(api, "look@example.org")
     assert viewer.status("GET", PAGE) == 200 and viewer.status("POST", f"{PAGE}/apply", token="x") == 403
+
+
+STATE = ".campanero.json"
+DAMAGED_STEPS = {"format": 1, "accounts": {"{account}": {"flows/a": 1, "flows/a#steps": {"x": 1}}}}
+# Files of strangers that no export writes, by what the page says about them
+ODD_FILES = {
+    "lists/a.json: nested deeper than 100 levels": {"lists/a.json": f'{{"name": {"[" * 101}{"]" * 101}}}'},
+    "lists/b.json: nested deeper than 100 levels": {"lists/b.json": "[" * 900 + "]" * 900},
+    "templates/c.json: nested deeper than 100 levels": {"templates/c.json": '{"design":' * 5_000},
+    "contains half of a surrogate pair": {"lists/a.json": r'{"\ud800": 1}'},
+    "lists/s.json: contains half of a surrogate pair": {"lists/s.json": r'{"segment_id": {"$ref": "\udfff"}}'},
+    "Infinity is not JSON": {"lists/a.json": '{"name": "A", "segment_id": -Infinity}'},
+    "templates/a.json: translations must be": {"templates/a.json": '{"name": "A", "translations": [1]}'},
+    "templates/b.json: translations must be": {"templates/b.json": '{"name": "A", "translations": {"de": "x"}}'},
+    "flows/a.json: translations must be": {"flows/a.json": '{"name": "A", "translations": {"x": {}}}'},
+    "flows/b.json: translations must be": {"flows/b.json": '{"name": "A", "translations": {"1": {"de": 3}}}'},
+    # The texts of a list would be written to the template with the id of the list
+    "lists/t.json: unknown translations": {"lists/t.json": '{"name": "T", "translations": {"de": {"subject": "x"}}}'},
+    ".campanero.json is damaged": {"flows/a.json": '{"name": "A"}', STATE: json.dumps(DAMAGED_STEPS)},
+}  # fmt: skip
+
+
+def test_odd_files_are_named(server: Server, user: ScriptlessBrowser, api: Client) -> None:
+    """What a stranger packed is refused by the name of its file, and never fails as an error of the service."""
+    account = f"{api.get('/account').expect(200)['base_url']}#{api.get('/account').expect(200)['id']}"
+    for words, files in ODD_FILES.items():
+        page = check(user, pack({name: text.replace("{account}", account) for name, text in files.items()}))
+        assert words in page.text and not page.named("button", "Import content"), words
+    assert "Traceback" not in server.output
+
+
+def test_a_long_chain_of_references(server: Server, user: ScriptlessBrowser) -> None:
+    """A file may lead to another, and that one on, through as many files as a ZIP file may have."""
+    chain: dict[str, str] = {}
+    for number in range(0, 1_200, 2):
+        mirror = {"name": f"L{number}", "segment_id": {"$ref": f"segments/s{number + 1}"}}
+        condition = {"name": "list_id", "predicate": "in", "value": [{"$ref": f"lists/l{number + 2}"}]}
+        chain[f"lists/l{number}.json"] = json.dumps(mirror)
+        chain[f"segments/s{number + 1}.json"] = json.dumps({"name": f"S{number}", "filters": [condition]})
+    page = check(user, pack(chain | {"lists/l1200.json": '{"name": "Last"}'}))
+    assert stats(page)[:2] == ["1,201", "0"]
+    page = check(user, pack(chain | {"lists/l1200.json": chain["lists/l0.json"]}))
+    assert "these refer to each other" in page.text
 
 
 def test_imports_leave_threads_to_the_service() -> None:
