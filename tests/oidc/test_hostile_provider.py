@@ -1,5 +1,6 @@
 """A provider that signs anything, and people who replay, mix up and forge: nobody gets a session or an identity."""
 
+import base64
 import hashlib
 import hmac
 import time
@@ -25,6 +26,7 @@ from tests.kit.oidc_provider import (
     text_of,
 )
 from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.kit.timeouts import cpu_seconds
 from tests.oidc.conftest import AddProvider
 
 FOREIGN_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -197,6 +199,23 @@ def test_keys(person: Person, providers: HostileProviders, add_provider: AddProv
     issuer.kid = None
     refuse(person, person.sign_in(provider, issuer), "(signature)")
     providers.reset()
+
+
+def test_private_keys(person: Person, providers: HostileProviders, add_provider: AddProvider, server: Server) -> None:
+    """A private key that is published is not used: searching the factors of this one would take minutes."""
+    issuer = providers["other.example"]
+    provider = add_provider("https://other.example", name="Private keys")
+    number = base64.urlsafe_b64encode(b"\xff" * 1_024).decode().rstrip("=")
+    issuer.published.append(public_jwk(ec.generate_private_key(ec.SECP256R1()), "curve") | {"d": "AQAB"})
+    issuer.published += [{"kty": "RSA", "kid": "long", "n": number, "e": "AQAB", "d": number}] * 20
+    forget(person, provider)
+    for issuer.kid in ("long", "curve"):
+        before = cpu_seconds(server.pid)
+        refuse(person, person.sign_in(provider, issuer), "(signature)")
+        assert cpu_seconds(server.pid) - before < 1.5
+    assert "Traceback" not in server.output
+    providers.reset()
+    forget(person, provider)
 
 
 def test_replayed_answers(
