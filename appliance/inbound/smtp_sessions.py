@@ -264,6 +264,18 @@ class SmtpSession(SMTP):
             transport.write(reply)
             transport.close()
 
+    def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
+        """Return address and parameters of MAIL or RCPT; (None, None) for an address that cannot be parsed.
+
+        Python's parser raises errors of other kinds for some malformed addresses, such as `<@` and `<=@[`. The client
+        would be asked to try again.
+        """
+        try:
+            address: tuple[str | None, str | None] = super()._getaddr(arg)
+        except (IndexError, AttributeError, UnboundLocalError):
+            return None, None
+        return address
+
     async def smtp_MAIL(self, arg: str | None) -> None:
         """Begin a message; only the first one in a session gives it more time."""
         await super().smtp_MAIL(arg)

@@ -217,6 +217,17 @@ def test_recipients_that_are_no_text_are_rejected_for_good(world: World) -> None
     assert "session failed" not in world.server.output
 
 
+@pytest.mark.parametrize("address", [b"<", b"<@", b"<=@[", b"<\t\t\xff\t\\?\x00@[ ", b"[" * 200, b'<"@x>'])
+def test_malformed_addresses_are_rejected_for_good(world: World, address: bytes) -> None:
+    """An address that cannot be parsed is never a reason to try again, and nothing is logged as an error."""
+    begin = b"EHLO mx.example.net\r\n"
+    replies = world.post.send_raw(begin, b"MAIL FROM:" + address + b" SMTPUTF8\r\n")
+    assert replies.splitlines()[-1][:3] in ("250", "501", "553"), replies
+    replies = world.post.send_raw(begin, b"MAIL FROM:<> SMTPUTF8\r\n", b"RCPT TO:" + address + b"\r\n")
+    assert replies.splitlines()[-1][:3] in ("501", "550", "553"), replies
+    assert "session failed" not in world.server.output
+
+
 def test_signed_addresses_outlive_their_domain(world: World) -> None:
     """A return path and an unsubscribe address need a valid signature, at `bounce.` of any domain (T32).
 
