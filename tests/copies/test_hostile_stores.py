@@ -102,6 +102,16 @@ def test_a_store_full_of_manifests(home: CopyHome, store_path: Path, monkeypatch
                 faults_of(home)
 
 
+@pytest.mark.parametrize("moment", ["99999999T999999Z", "20260230T000000Z", "00000000T000000Z", "20260101T240000Z"])
+def test_a_manifest_of_no_time(home: CopyHome, store_path: Path, moment: str) -> None:
+    """An object in the place of a manifest, whose id begins with no time, is no copy and hides none."""
+    manifest = home.create_copy()
+    folder = store_path / "copies" / f"{moment}-{0:012x}"
+    folder.mkdir()
+    (folder / "manifest").write_bytes(b"x" * 100)
+    assert home.copies() == [manifest] and faults_of(home) == []
+
+
 def test_manifests_cannot_be_swapped_or_changed(home: CopyHome, store_path: Path) -> None:
     """A manifest under the id of another copy, or with one changed bit, is not that copy."""
     first, second = home.create_copy(), home.create_copy()

@@ -1,8 +1,6 @@
 """The copies in a store: which there are, what is wrong with them, and which were deleted by others."""
 
-import calendar
 import hashlib
-import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -53,7 +51,8 @@ def list_copies(store: Store, reader: ReadingKeys) -> list[CopyEntry]:
 
 
 def _read_entry(store: Store, copy_id: str, reader: ReadingKeys) -> CopyEntry:
-    taken_at = calendar.timegm(time.strptime(copy_id[:16], "%Y%m%dT%H%M%SZ")) * 1000
+    taken_at = manifests.time_of(copy_id)
+    assert taken_at is not None, copy_id  # `parse_manifest_key` returns no other id
     content = b""
     try:
         content = manifests.read_object(store, manifests.manifest_key(copy_id))

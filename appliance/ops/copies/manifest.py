@@ -4,8 +4,10 @@ A copy exists if its manifest does, which is stored last and deleted first. The 
 with its checksum, so a signature of the manifest is one of the whole copy.
 """
 
+import calendar
 import hashlib
 import re
+import time
 import zlib
 from typing import Annotated, Literal
 
@@ -21,7 +23,7 @@ from appliance.storage.journal import JournalPosition
 
 FORMAT = 1
 COPIES, BLOBS, RECOVERY = "copies/", "blobs/", "recovery/"
-_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{12}")
+_ID = re.compile("[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}")
 _MANIFEST_KEY = re.compile(rf"{COPIES}({_ID.pattern})/manifest")
 _HEADER = b"campanero copy 1\n"
 _SIGNED_PREFIX = b"campanero copy manifest 1\n"
@@ -103,9 +105,20 @@ def manifest_key(copy_id: str) -> str:
 
 
 def parse_manifest_key(key: str) -> str | None:
-    """Return the id of the copy whose manifest has this key, or None for the key of another object."""
+    """Return the id of the copy whose manifest has this key, or None for the key of another object.
+
+    An id that does not begin with a time, such as 30 February, is not that of a copy.
+    """
     match = _MANIFEST_KEY.fullmatch(key)
-    return match[1] if match else None
+    return match[1] if match and time_of(match[1]) is not None else None
+
+
+def time_of(copy_id: str) -> int | None:
+    """Return the time in an id, in milliseconds, or None if it is none."""
+    try:
+        return calendar.timegm(time.strptime(copy_id[:16], "%Y%m%dT%H%M%SZ")) * 1000
+    except ValueError:
+        return None
 
 
 def copy_id_of(key: str) -> str | None:
