@@ -160,6 +160,7 @@ def test_broken_messages_never_fail_the_server(assistant: Assistant) -> None:
     raw += [
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\\ud800"}}',
         b'{"jsonrpc":"2.0","id":NaN}',
+        b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
     ]
     for body in raw:
         response = assistant.post(body)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from sanic import Request
 
+from appliance.core.validation import UNSTORABLE
+
 CURRENT_VERSION = "2026-07-28"
 # The revisions with a handshake, the newest first. Only the oldest has batches, and no header for the revision.
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
@@ -120,8 +122,9 @@ def is_batch_allowed(request: Request) -> bool:
 
 
 def _is_id(value: Any) -> bool:
+    """Return whether a value can be an id, which the response repeats: a text that UTF-8 has, or an integer."""
     if isinstance(value, str):
-        return len(value) <= _MAX_ID_CHARACTERS
+        return len(value) <= _MAX_ID_CHARACTERS and not UNSTORABLE.search(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 
