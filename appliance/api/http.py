@@ -89,8 +89,15 @@ def log_context(request: Request) -> dict[str, str]:
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HTTPResponse:
-    """Return a response with the value encoded as JSON."""
-    return HTTPResponse(_encoder.encode(value), status, headers, content_type="application/json")
+    """Return a response with the value encoded as JSON.
+
+    A half of a surrogate pair, which a request can contain and its error repeat, becomes a question mark.
+    """
+    try:
+        content = _encoder.encode(value)
+    except UnicodeEncodeError:
+        content = stdlib_json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode("utf-8", "replace")
+    return HTTPResponse(content, status, headers, content_type="application/json")
 
 
 async def media_response(

@@ -59,6 +59,16 @@ def test_no_value_of_json_fails(server: Server, path: str, names: list[str], ful
         assert response.status == 200, response.body[:500]
 
 
+@pytest.mark.parametrize("path", [POSTMARK, RESEND, SENDGRID])
+def test_no_name_of_a_field_fails(server: Server, path: str) -> None:
+    """A field whose name is half of a surrogate pair is an error of the client, also where the response repeats it."""
+    for body in ({"\ud800": 1}, MAILS[path] | {"\udfff\ud800": {"\ud800": "\ud800"}}):
+        response = post(server, path, json.dumps(body).encode())
+        assert 400 <= response.status < 500, (body, response.body)
+        json.loads(response.body)
+    assert "Traceback" not in server.output
+
+
 def test_no_field_of_a_form_fails(server: Server, full: bool) -> None:
     """Each text in some fields of a message for Mailgun, with `--full` in half of them."""
     valid = [("from", "ana@bakery.example"), ("to", "a@example.org"), ("subject", "s"), ("text", "t %recipient.a%")]
