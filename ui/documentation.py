@@ -105,6 +105,7 @@ HELP = (
     ("/settings/audit", "team", "see-who-changed-what"),
     ("/settings/backups", "set-up-copies", ""),
     ("/settings/consent", "data-protection", "decide-what-is-tracked"),
+    ("/settings/content", "data-protection", "copy-content-to-another-account"),
     ("/settings/data", "data-protection", "export-your-data"),
     ("/settings/doctor", "deliverability", "run-the-health-check"),
     ("/settings/domains", "deliverability", "verify-your-sending-domain"),
