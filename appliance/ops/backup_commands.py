@@ -65,7 +65,7 @@ def add_backup_commands(top: Any, command: Callable[..., Any], load: Loader) -> 
     restore_parser.add_argument("--identity", metavar="FILE", type=Path, help=words)
     words = "public key that signed the copies, if the recovery key does not name it: ed25519:…"
     restore_parser.add_argument("--signer", metavar="KEY", help=words)
-    words = "restore also if the store has lost files beside the database, such as attachments, and name them"
+    words = "restore also if the storage has lost files beside the database, such as attachments, and name them"
     restore_parser.add_argument("--skip-lost-files", action="store_true", help=words)
     _add_copies_commands(top, command, load)
 
@@ -91,7 +91,7 @@ def _add_copies_commands(top: Any, command: Callable[..., Any], load: Loader) ->
         return parser
 
     add("list", _list_copies, "list the copies, and what is wrong with them; exit 1 if something is")
-    words = "read every object of the newest copy in the store, and compare its checksum; exit 1 if one is wrong"
+    words = "read every object of the newest copy in the storage, and compare its checksum; exit 1 if one is wrong"
     verify = add("verify", _verify_copies, words)
     verify.add_argument("--all", action="store_true", help="all copies instead of the newest one")
     add("prune", _prune_copies, "delete the copies that copies.keep_days, keep_weeks and keep_months do not keep")
@@ -113,7 +113,7 @@ def _load_copy_settings(options: argparse.Namespace, load: Loader) -> tuple[Path
     directory = Path(load(options).config.data_dir)
     path = directory / archive.DATABASE
     if not os.path.lexists(path):
-        raise BackupCommandFailed(f"{directory} contains no data; campanero restore URL lists the copies in a store")
+        raise BackupCommandFailed(f"{directory} contains no data; campanero restore URL lists the copies there")
     crypto.load_key(directory)
     settings = load(options).config.copies
     # A database of another schema has to be backed up too, and one that is damaged has its own message.
@@ -204,7 +204,7 @@ def _run_restore(options: argparse.Namespace, load: Loader) -> int:
         return _run_restore_from_store(options, load)
     file = Path(options.source)
     if wrong := [name for name in ("at", "identity", "signer") if getattr(options, name) is not None]:
-        raise BackupCommandFailed(f"--{wrong[0]} is for copies in a store; {file} is a file")
+        raise BackupCommandFailed(f"--{wrong[0]} is for copies in storage; {file} is a file")
     if not file.exists():
         raise BackupCommandFailed(f"{file} does not exist")
     if kind := data_dir.irregular_kind(file):
@@ -248,7 +248,7 @@ def _run_restore_from_store(options: argparse.Namespace, load: Loader) -> int:
                 restored = restore.restore_from(directory, source, options.force, _print_line)
                 progress.end()
                 for name in source.lost_files:
-                    print(f"Lost in the store, and not restored: {name}")
+                    print(f"Lost in the storage, and not restored: {name}")
                 _print_restore_report(restored)
     except (
         copies_restore.RestoreRefused, restore.RestoreFailed, restore.RestoreIncomplete, archive.DamagedArchive
@@ -294,7 +294,7 @@ def _list_copies(directory: Path, settings: Copies, options: argparse.Namespace)
     with _open_catalog(directory, settings) as (store, entries, faults):
         _print_copies(entries)
         lost = catalog.find_lost_objects(store, entries)
-        return _print_faults([*faults, *(f"{key} is missing in the store, or has another size" for key in lost)])
+        return _print_faults([*faults, *(f"{key} is missing in the storage, or has another size" for key in lost)])
 
 
 def _verify_copies(directory: Path, settings: Copies, options: argparse.Namespace) -> int:

@@ -91,15 +91,15 @@ def find_faults(copies: Copies) -> list[str]:
     scheme = urlsplit(copies.store).scheme
     if scheme == "s3":
         faults += [
-            f"copies.s3.{name}: needed for an S3 store"
+            f"copies.s3.{name}: needed for S3 storage"
             for name in ("access_key_id", "secret_access_key")
             if not getattr(copies.s3, name)
         ]
     elif scheme == "sftp":
         if not (copies.sftp.key_file or copies.sftp.private_key or copies.sftp.password):
-            faults.append("copies.sftp.private_key: needed for an SFTP store, or a key_file or a password")
+            faults.append("copies.sftp.private_key: needed for SFTP storage, or a key_file or a password")
         if not copies.sftp.host_key:
-            faults.append("copies.sftp.host_key: needed for an SFTP store")
+            faults.append("copies.sftp.host_key: needed for SFTP storage")
     return faults
 
 

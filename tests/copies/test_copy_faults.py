@@ -201,13 +201,13 @@ def test_lost_and_damaged_objects(home: CopyHome, tmp_path: Path) -> None:
         ]
         for number, copy in enumerate((full, differential)):
             (tmp_path / f"into-{number}").mkdir()
-            with pytest.raises(fetch.DamagedCopy, match="was changed in the store"):
+            with pytest.raises(fetch.DamagedCopy, match="was changed in the storage"):
                 fetch.fetch_copy(store, copy, tmp_path / f"into-{number}", home.reader)
         segment.unlink()
         entries = catalog.list_copies(store, home.reader)
         assert catalog.find_lost_objects(store, entries) == [full.segments[0].key]
         (tmp_path / "into-2").mkdir()
-        with pytest.raises(fetch.DamagedCopy, match="is missing in the store"):
+        with pytest.raises(fetch.DamagedCopy, match="is missing in the storage"):
             fetch.fetch_copy(store, full, tmp_path / "into-2", home.reader)
     assert home.create_copy().kind == "full"
 

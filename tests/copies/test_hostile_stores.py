@@ -154,7 +154,7 @@ def test_objects_cannot_be_mixed(home: CopyHome, store_path: Path, tmp_path: Pat
     newest = store_path / second.segments[0].key
     kept = newest.read_bytes()
     shutil.copy(store_path / first.segments[0].key, newest)
-    _expect_damaged(home, second, tmp_path / "into", "was changed in the store")
+    _expect_damaged(home, second, tmp_path / "into", "was changed in the storage")
     newest.write_bytes(kept)
     by_name = {file.name: store_path / file.blob.key for file in second.files}
     offer = by_name["attachments/offer.pdf"].read_bytes()

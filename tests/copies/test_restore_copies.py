@@ -126,7 +126,7 @@ def test_usage_errors(home: CopyHome, tmp_path: Path) -> None:
         (["backup", "--to", *data], "set copies.store"),
         (["copies", "list", *data], "set copies.store"),
         (["copies", "list", "file:///x", "--data", str(tmp_path / "none")], "campanero restore URL lists the copies"),
-        (["restore", "x.tar.gz", "--at", "latest", *data], "--at is for copies in a store"),
+        (["restore", "x.tar.gz", "--at", "latest", *data], "--at is for copies in storage"),
         (["restore", home.settings.store, *data], "has no copies: check the address"),
         (["backup", "--to", "ftp://x", *data], "must begin with one of"),
     ):

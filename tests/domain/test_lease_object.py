@@ -45,7 +45,7 @@ def test_a_changed_lease_is_refused(changes: dict[str, object], store: Store, tm
     fetched = records.fetch_lease(store)
     assert fetched is not None and fetched.record.blocks == [(3, 5)]
     change(tmp_path, **changes)
-    with pytest.raises(DamagedLease, match="was changed in the store"):
+    with pytest.raises(DamagedLease, match="was changed in the storage"):
         records.fetch_lease(store)
     crypto.use_key(b"")
     with pytest.raises(DamagedLease, match=r"without secret\.key"):

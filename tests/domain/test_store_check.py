@@ -30,7 +30,7 @@ def test_tests_that_hang_leave_the_service_its_threads(monkeypatch: pytest.Monke
             ended.set()
 
     words = asyncio.run(run())
-    assert words[3:] == ["earlier tests of a store have not ended yet"] * 2 and words[2].startswith("There was no")
+    assert words[3:] == ["earlier tests of the storage have not ended yet"] * 2 and words[2].startswith("There was no")
 
 
 def test_the_error_of_a_test_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ class CopyEntry(NamedTuple):
     signer: bytes | None  # the public key that signed the copy, if that is not trusted
 
 
-_WRITTEN_BY_OTHERS = "others write to it; delete what is theirs, and give the store to this installation alone"
+_WRITTEN_BY_OTHERS = "others write to it; delete what is theirs, and give the storage to this installation alone"
 
 
 def list_copies(store: Store, reader: ReadingKeys) -> list[CopyEntry]:

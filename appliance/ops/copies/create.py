@@ -129,7 +129,7 @@ def _read_state(folder: Path, store: Store) -> State:
         return state
     entries = catalog.list_copies(store, keys.catalog_reader())
     if foreign := next((entry for entry in entries if entry.signer is not None), None):
-        raise CopyFailed(f"{store.url} has copies of another installation ({foreign.id}): choose another prefix")
+        raise CopyFailed(f"{store.url} has copies of another installation ({foreign.id}): choose another folder")
     newest = max((entry.manifest for entry in entries if entry.manifest), key=lambda m: m.sequence, default=None)
     if newest is not None:
         state.sequence, state.newest = newest.sequence, newest.id

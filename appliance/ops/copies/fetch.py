@@ -139,10 +139,10 @@ def _download(store: Store, ref: ObjectRef, folder: Path) -> BinaryIO:
     target: Any = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - the caller closes it
     try:
         if _copy_object(store, ref, target) != ref.sha256:
-            raise DamagedCopy(f"{ref.key} was changed in the store: its checksum differs from the manifest")
+            raise DamagedCopy(f"{ref.key} was changed in the storage: its checksum differs from the manifest")
     except base.Missing as error:
         target.close()
-        raise DamagedCopy(f"{ref.key} is missing in the store: {error}") from None
+        raise DamagedCopy(f"{ref.key} is missing in the storage: {error}") from None
     except BaseException:
         target.close()
         raise

@@ -97,7 +97,7 @@ def _open_recovery_key(store: Store, read_passphrase: Callable[[], str]) -> Read
         if (reader := keys.open_protected_key(_read_small(store, info.key), passphrase)) is not None
     ]
     if not readers:
-        raise RestoreRefused("the passphrase opens none of the recovery keys in the store")
+        raise RestoreRefused("the passphrase opens none of the recovery keys in the storage")
     identities = [identity for reader in readers for identity in reader.identities]
     return ReadingKeys(identities, list(dict.fromkeys(signer for reader in readers for signer in reader.signers)))
 
@@ -111,7 +111,7 @@ def _ask_for_signer(entries: list[CopyEntry]) -> str:
     words = f"the copies there were signed by {' and by '.join(signers[:3])}" if signers else "there are no copies"
     return (
         f"the recovery key does not say who signed the copies, and {words}. Compare this with what you have noted, and "
-        "give it by --signer: a person with access to the store can sign copies with another key"
+        "give it by --signer: a person with access to the storage can sign copies with another key"
     )
 
 

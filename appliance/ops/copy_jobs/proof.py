@@ -89,7 +89,7 @@ def _find_newest(entries: list[CopyEntry], newest_id: str | None) -> CopyManifes
         entry = next((entry for entry in entries if entry.id == newest_id), None)
     if entry is None:
         name = f"the newest copy {newest_id}" if newest_id else "a copy of this installation"
-        raise ProofFailed("missing", f"{name} is missing from the store")
+        raise ProofFailed("missing", f"{name} is missing from the storage")
     if entry.manifest is None:
         raise ProofFailed("damaged", entry.fault, {"copy": entry.id, "taken_at": entry.taken_at})
     return entry.manifest

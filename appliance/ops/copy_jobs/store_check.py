@@ -38,7 +38,7 @@ def check_store(copies: Copies) -> None:
         try:
             with store.open(key) as stream:
                 if stream.read(len(content) + 1) != content:
-                    raise Damaged("the store did not return the content that it was given")
+                    raise Damaged("the storage did not return the content that it was given")
         finally:
             store.delete(key)
 
@@ -49,7 +49,7 @@ async def check_in_thread(copies: Copies) -> None:
     If this is cancelled, the test goes on. Raises StoreError, also if `_MAX_RUNNING` tests have not ended yet.
     """
     if not _running.acquire(blocking=False):
-        raise Unreachable("earlier tests of a store have not ended yet")
+        raise Unreachable("earlier tests of the storage have not ended yet")
     loop = asyncio.get_running_loop()
     result = loop.create_future()
 

@@ -97,7 +97,7 @@ class LeaseKeeper:
 
     def _note_failure(self, error: StoreError) -> None:
         log.debug("lease: %s", error)
-        send_lease.explain(f"the lease could not be renewed, because its store fails: {error}")
+        send_lease.explain(f"the lease could not be renewed, because its storage fails: {error}")
 
     def _log_change(self) -> None:
         """Log when the lease was taken or lost, or cannot be taken for another reason."""

@@ -217,7 +217,7 @@ class MirrorReader:
         """Write a piece to its place in its file. Raises StoreError if it is not ours."""
         plain = crypto.unseal(crypto.derive_key(_LABEL), key, sealed)
         if plain is None:
-            raise StoreError(f"{key} was changed in the store, or belongs to another key")
+            raise StoreError(f"{key} was changed in the storage, or belongs to another key")
         end = plain.index(b"\n", 0, _MAX_HEADER_BYTES)
         header = msgspec.json.decode(plain[:end], type=_Header)
         target = self._folder / header.path

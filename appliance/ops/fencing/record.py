@@ -87,7 +87,7 @@ def fetch_lease(store: Store) -> FetchedLease | None:
     if record.format != FORMAT:
         raise DamagedLease(f"{store.url}/{KEY} has format {record.format}: use the same version on both machines")
     if not hmac.compare_digest(_sign(record), record.signature.encode()):
-        raise DamagedLease(f"{store.url}/{KEY} was changed in the store, or belongs to another key")
+        raise DamagedLease(f"{store.url}/{KEY} was changed in the storage, or belongs to another key")
     return FetchedLease(record, etag)
 
 

@@ -54,14 +54,14 @@ def open_store(url: str, settings: Copies) -> Store:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises ValueError for a port that is not a number
     except ValueError as error:
-        raise UnusableUrl(f"{url} is not the URL of a store: {error}") from None
+        raise UnusableUrl(f"{url} is not a storage URL: {error}") from None
     if parts.scheme not in KINDS:
         schemes = ", ".join(f"{scheme}://" for scheme in KINDS)
-        raise UnusableUrl(f"{url} is not the URL of a store: it must begin with one of {schemes}")
+        raise UnusableUrl(f"{url} is not a storage URL: it must begin with one of {schemes}")
     if parts.password is not None:
-        raise UnusableUrl("the URL of a store must not contain a password: it would be visible in logs and on pages")
+        raise UnusableUrl("a storage URL must not contain a password: it would be visible in logs and on pages")
     if parts.query or parts.fragment:
-        raise UnusableUrl(f"{url} is not the URL of a store: it must not contain ? or #")
+        raise UnusableUrl(f"{url} is not a storage URL: it must not contain ? or #")
     return KINDS[parts.scheme](parts, settings)
 
 

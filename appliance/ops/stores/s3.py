@@ -43,7 +43,7 @@ def open_store(url: SplitResult, settings: Copies, throttle: Throttle) -> "S3Sto
     if prefix and not base.is_key(prefix):
         raise base.StoreError(f"{url.geturl()}: the prefix may have letters, digits, '.', '_', '-' and '/'")
     if not settings.s3.access_key_id or not settings.s3.secret_access_key:
-        raise base.Refused("copies.s3.access_key_id and copies.s3.secret_access_key are required for a store in S3")
+        raise base.Refused("copies.s3.access_key_id and copies.s3.secret_access_key are required for S3 storage")
     return S3Store(bucket, prefix, settings, throttle)
 
 
@@ -92,7 +92,7 @@ class S3Store:
             _require_md5(key, response, content.md5.hex())
         stored = self.head(key)
         if stored is None or stored.size != size:
-            raise base.Damaged(f"{key} was accepted by the store, but is not there with its {size:,} bytes")
+            raise base.Damaged(f"{key} was accepted by the storage, but is not there with its {size:,} bytes")
 
     @contextmanager
     def open(self, key: str) -> Iterator[base.Readable]:
@@ -376,4 +376,4 @@ def _require_md5(name: str, response: httpx.Response, md5: str) -> None:
     is_encrypted |= "x-amz-server-side-encryption-customer-algorithm" in response.headers
     etag = (response.headers.get("etag") or "").strip('"').lower()
     if _MD5.fullmatch(etag) and not is_encrypted and etag != md5:
-        raise base.Damaged(f"{name} arrived changed: the store computed {etag}, but {md5} was sent")
+        raise base.Damaged(f"{name} arrived changed: the storage computed {etag}, but {md5} was sent")

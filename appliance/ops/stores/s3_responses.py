@@ -30,11 +30,11 @@ _MISSING = {
     "NoSuchUpload": "the upload does not exist",
 }  # fmt: skip
 _REFUSED = {
-    "InvalidAccessKeyId": "the access key ID is unknown to the store; was the key rotated?",
+    "InvalidAccessKeyId": "the access key ID is unknown to the storage; was the key rotated?",
     "SignatureDoesNotMatch": "the secret access key does not belong to the access key ID",
     "ExpiredToken": "the access key has expired",
     "AccessDenied": "the access key may not do this in the bucket",
-    "AllAccessDisabled": "the store has disabled this bucket",
+    "AllAccessDisabled": "the storage has disabled this bucket",
     "AuthorizationHeaderMalformed": "the region is wrong: see copies.s3.region",
     "PermanentRedirect": "the bucket is in another region: see copies.s3.region and copies.s3.endpoint",
 }
@@ -101,19 +101,19 @@ def to_store_error(response: httpx.Response, error: ErrorBody) -> base.StoreErro
     if code in _MISSING or (status == 404 and not code):
         return base.Missing(f"{host}: {_MISSING.get(code, 'not found')} ({words})")
     if code in _FULL or status == 507:
-        return base.StoreFull(f"{host}: the store is full ({words})")
+        return base.StoreFull(f"{host}: the storage is full ({words})")
     if code in _CHANGED:
         return base.Damaged(f"{host}: the upload arrived changed ({words})")
     if status == 412 or code in ("PreconditionFailed", "ConditionalRequestConflict"):
         return base.Conflict(host)
     if status == 501 or code == "NotImplemented":
-        return base.NotSupported(f"{host}: the store cannot do this ({words})")
+        return base.NotSupported(f"{host}: the storage cannot do this ({words})")
     if status >= 500 or status in (408, 425, 429) or code in _BUSY:
-        unreachable = base.Unreachable(f"{host}: the store is overloaded or out of order ({words})")
+        unreachable = base.Unreachable(f"{host}: the storage is overloaded or out of order ({words})")
         unreachable.retry_after_seconds = _retry_after(response)
         return unreachable
     if status in (401, 403):
-        return base.Refused(f"{host}: the store refused this ({words})")
+        return base.Refused(f"{host}: the storage refused this ({words})")
     return base.StoreError(f"{host}: {words}")
 
 
@@ -130,7 +130,7 @@ def _describe_skew(response: httpx.Response) -> str:
     seconds = (clock.now_ms() - moment) // 1000
     size, direction = abs(seconds), "fast" if seconds > 0 else "slow"
     amount = f"{size // 60} minutes" if size < 7200 else f"{size // 3600} hours"
-    return f"the clock of this machine is {amount} {direction} compared with the store's; set it, for example by NTP"
+    return f"the clock of this machine is {amount} {direction}, by that of the storage; set it, for example by NTP"
 
 
 def parse_http_date(text: str | None) -> int:
