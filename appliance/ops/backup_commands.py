@@ -298,19 +298,25 @@ def _list_copies(directory: Path, settings: Copies, options: argparse.Namespace)
 
 
 def _verify_copies(directory: Path, settings: Copies, options: argparse.Namespace) -> int:
-    from appliance.ops.copies import catalog
+    from appliance.ops.copies import catalog, local
 
     with _open_catalog(directory, settings) as (store, entries, faults):
         copies = [entry.manifest for entry in entries if entry.manifest]
+        refs = catalog.collect_objects(copies)
+        newest_ids = {copy_id for copy in copies[:1] for copy_id in (copy.id, copy.base)}
         if not options.all:
-            base_ids = {copy.base for copy in copies[:1]}
-            copies = [copy for number, copy in enumerate(copies) if not number or copy.id in base_ids]
+            copies = [copy for copy in copies if copy.id in newest_ids]
+        is_newest_damaged = False
         for copy in copies:
-            found_faults = catalog.verify_objects(store, copy)
-            faults += found_faults
-            print(f"{copy.id}: {'damaged' if found_faults else 'complete'}", flush=True)
+            object_faults = catalog.verify_objects(store, copy, refs)
+            faults += object_faults
+            is_newest_damaged |= bool(object_faults) and copy.id in newest_ids
+            print(f"{copy.id}: {'damaged' if object_faults else 'complete'}", flush=True)
         if not copies:
             print("There are no copies.")
+        if is_newest_damaged:
+            local.distrust(local.folder_of(directory), store.url)
+            print("Make a new copy (campanero backup --to): the next copy is a full one, and uses nothing of these.")
         return _print_faults(faults)
 
 

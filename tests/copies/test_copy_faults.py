@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyrage
 import pytest
 
 from appliance.core import clock, data_dir
 from appliance.ops.copies import catalog, create, fetch, keys, local, prune
 from appliance.ops.copies import manifest as manifests
 from appliance.ops.copies.manifest import CopyManifest
-from appliance.ops.stores import s3
+from appliance.ops.stores import base, s3
 from appliance.ops.stores.directory import DirectoryStore
 from appliance.settings.copies import Copies
 from appliance.storage.database import close_database, open_database
@@ -178,6 +179,54 @@ def test_a_spool_for_other_keys_or_another_store_is_discarded(home: CopyHome, tm
     assert [path.name for path in (root / "copies").iterdir()] == [manifest.id]
 
 
+def test_another_encryption_of_a_file_is_replaced(home: CopyHome, tmp_path: Path) -> None:
+    """A file in the store that this machine did not upload is not taken for its own because of an equal size.
+
+    A promoted machine encrypts all files again, to keys of its own: a few in a thousand come out equally large.
+    """
+    with closing(home.open_store()) as store:
+        _spool_a_copy(home, store)
+    spool = local.read_spool(home.directory / local.FOLDER)
+    assert spool is not None
+    for item in spool.plan.uploads:
+        if item.ref.key.startswith("blobs/"):
+            path = tmp_path / "store" / item.ref.key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x" * item.ref.size)
+    home.create_copy()
+    for number, manifest in enumerate(home.copies()):
+        assert (
+            home.fetch(manifest, tmp_path / f"into-{number}") / "attachments" / "offer.pdf"
+        ).stat().st_size == 45_000
+
+
+def test_older_copies_are_whole_after_files_were_encrypted_again(home: CopyHome) -> None:
+    """The objects of files are then as the newest copy describes them, which is no fault of the older ones."""
+    home.create_copy()
+    (home.directory / local.FOLDER / "state.json").unlink()
+    home.create_copy()
+    copies = home.copies()
+    with closing(home.open_store()) as store:
+        entries = catalog.list_copies(store, home.reader)
+        assert [catalog.verify_objects(store, copy, catalog.collect_objects(copies)) for copy in copies] == [[], []]
+        assert catalog.find_lost_objects(store, entries) == []
+
+
+def test_a_file_whose_other_encryption_is_larger(home: CopyHome, tmp_path: Path) -> None:
+    """An object is read to its end, also if that lies in a chunk that the object of this copy does not have."""
+    for number in range(16):
+        # With its header, the object is about as large as a chunk: some are smaller, some larger.
+        (home.directory / "attachments" / f"{number}.pdf").write_bytes(os.urandom(base.CHUNK_BYTES - 635))
+    manifest = home.create_copy()
+    file = next(file for file in manifest.files if base.CHUNK_BYTES - 100 < file.blob.size < base.CHUNK_BYTES)
+    content = (home.directory / file.name).read_bytes()
+    recipient = pyrage.x25519.Recipient.from_str(home.settings.recipients[0])
+    while len(encrypted := pyrage.encrypt(content, [recipient, recipient])) <= base.CHUNK_BYTES:
+        pass
+    (tmp_path / "store" / file.blob.key).write_bytes(encrypted)
+    assert (home.fetch(manifest, tmp_path / "into") / file.name).read_bytes() == content
+
+
 def _spool_a_copy(home: CopyHome, store: Any) -> None:
     """Make a copy whose upload fails at once."""
     with local.lock(home.directory) as folder:
@@ -196,7 +245,7 @@ def test_lost_and_damaged_objects(home: CopyHome, tmp_path: Path) -> None:
     content = segment.read_bytes()
     segment.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
     with closing(home.open_store()) as store:
-        assert catalog.verify_objects(store, full) == [
+        assert catalog.verify_objects(store, full, catalog.collect_objects([full])) == [
             f"{full.segments[0].key} has other bytes than it was stored with"
         ]
         for number, copy in enumerate((full, differential)):

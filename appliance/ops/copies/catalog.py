@@ -106,8 +106,21 @@ def find_lost_objects(store: Store, entries: Iterable[CopyEntry]) -> list[str]:
     The store is only listed. Raises StoreError.
     """
     sizes = {info.key: info.size for prefix in (COPIES, manifests.BLOBS) for info in store.list(prefix)}
-    refs = {ref.key: ref for entry in entries if entry.manifest for ref in list_objects(entry.manifest)}
+    refs = collect_objects(entry.manifest for entry in entries if entry.manifest)
     return sorted(key for key, ref in refs.items() if sizes.get(key) != ref.size)
+
+
+def collect_objects(copies: Iterable[CopyManifest]) -> dict[str, ObjectRef]:
+    """Return the objects of copies, which are given newest first, by their keys.
+
+    A file is encrypted again if the machine does not know the keys of its object, or if that was damaged: then the
+    object is as the newest copy describes it, and the older copies have the same content in it.
+    """
+    refs: dict[str, ObjectRef] = {}
+    for copy in copies:
+        for ref in list_objects(copy):
+            refs.setdefault(ref.key, ref)
+    return refs
 
 
 def list_objects(manifest: CopyManifest) -> list[ObjectRef]:
@@ -115,13 +128,14 @@ def list_objects(manifest: CopyManifest) -> list[ObjectRef]:
     return [*manifest.segments, *(file.blob for file in manifest.files)]
 
 
-def verify_objects(store: Store, manifest: CopyManifest) -> list[str]:
+def verify_objects(store: Store, manifest: CopyManifest, refs: dict[str, ObjectRef]) -> list[str]:
     """Read all objects of a copy, and return a sentence for each that is missing or has other bytes than it had.
 
-    No private key is needed. Raises StoreError if the store cannot be reached.
+    `refs` are the objects of this copy and all newer ones (`collect_objects`). No private key is needed. Raises
+    StoreError if the store cannot be reached.
     """
     faults = []
-    for ref in {ref.key: ref for ref in list_objects(manifest)}.values():
+    for ref in {ref.key: refs[ref.key] for ref in list_objects(manifest)}.values():
         digest, size = hashlib.sha256(), 0
         try:
             with store.open(ref.key) as stream:

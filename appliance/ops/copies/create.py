@@ -60,6 +60,8 @@ def create_copy(
             recipients = find_recipients(folder, settings)
             resume_upload(store, folder, recipients, report_progress)
             state = _read_state(folder, store)
+            if is_distrusted := local.is_distrusted(folder, store.url):
+                state.base, state.blobs = None, {}
             base = _find_usable_base(store, folder, settings, state, recipients)
             try:
                 spool, manifest = _Builder(directory, folder, settings, recipients, report_progress).build(
@@ -69,6 +71,8 @@ def create_copy(
                 local.discard_spool(folder)
                 raise
             upload(store, folder, spool, report_progress)
+            if is_distrusted:
+                local.trust(folder)
             return manifest
     except (StoreError, keys.UnusableKey, local.CopyInProgress, backups.BackupFailed) as error:
         raise CopyFailed(str(error)) from error
@@ -108,13 +112,16 @@ def resume_upload(store: Store, folder: Path, recipients: list[str], report_prog
 def upload(store: Store, folder: Path, spool: Spool, report_progress: ProgressCallback) -> None:
     """Upload what the store does not have yet, the manifest last, and make the copy the newest one."""
     total = sum(item.ref.size for item in spool.plan.uploads) or 1
-    done = 0
+    done, uploaded = 0, local.list_uploaded(spool)
     for item in spool.plan.uploads:
         report_progress("uploading", done / total)
         present = store.head(item.ref.key)
-        if present is None or present.size != item.ref.size:
+        # Another encryption of a file has the same key, and may have the same size
+        is_own = item.ref.key in uploaded or not item.ref.key.startswith(BLOBS)
+        if present is None or present.size != item.ref.size or not is_own:
             with (spool.path / item.file).open("rb") as file:
                 store.put(item.ref.key, file, item.ref.size, bytes.fromhex(item.ref.sha256))
+            local.note_uploaded(spool, item.ref.key)
         done += item.ref.size
     local.install(folder, spool)
 

@@ -21,6 +21,8 @@ from appliance.ops.stores.base import Store
 # A segment has some more than `create.SEGMENT_BYTES`.
 _MAX_SEGMENT_BYTES = 192 << 20
 _RESERVED_BYTES = 16 << 20
+# A file that was encrypted again has another header: one line for each recipient, and one of random length.
+_MAX_HEADER_BYTES = 64 << 10
 _SQLITE_HEADER = b"SQLite format 3\0"
 
 
@@ -151,11 +153,14 @@ def _download(store: Store, ref: ObjectRef, folder: Path) -> BinaryIO:
     return file
 
 
-def _copy_object(store: Store, ref: ObjectRef, target: BinaryIO) -> str:
-    """Write an object into a file, at most a byte more than its size, and return its SHA-256 as hex."""
+def _copy_object(store: Store, ref: ObjectRef, target: BinaryIO, surplus_bytes: int = 0) -> str:
+    """Write an object into a file, and return its SHA-256 as hex, or empty if it has another size.
+
+    It ends soon after the size, with up to `surplus_bytes` of a larger object.
+    """
     digest, size = hashlib.sha256(), 0
     with store.open(ref.key) as stream:
-        while size <= ref.size and (chunk := stream.read(base.CHUNK_BYTES)):
+        while size <= ref.size + surplus_bytes and (chunk := stream.read(base.CHUNK_BYTES)):
             size += len(chunk)
             digest.update(chunk)
             target.write(chunk)
@@ -185,7 +190,7 @@ def _fetch_file(store: Store, file: FileRef, into: Path, reader: ReadingKeys) ->
     own = reader.by_object.get(file.blob.key)
     identities = keys.parse_identities([own] if own else reader.identities)
     with tempfile.TemporaryFile(dir=into) as encrypted:
-        _copy_object(store, file.blob, encrypted)
+        _copy_object(store, file.blob, encrypted, _MAX_HEADER_BYTES)
         encrypted.seek(0)
         for folder in reversed(path.relative_to(into).parents[:-1]):
             (into / folder).mkdir(mode=0o700, exist_ok=True)

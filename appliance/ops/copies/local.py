@@ -23,6 +23,8 @@ from appliance.ops.copies.manifest import CopyId, CopyManifest, ObjectRef, Sha25
 
 FOLDER = "copies"
 _STATE_FILE, _LOCK_FILE, _SPOOL, _PLAN_FILE = "state.json", "lock", "spool", "plan.json"
+_UPLOADED_FILE = "uploaded"  # in the spool: the keys of the objects that were uploaded, one a line
+_DAMAGED_FILE = "damaged"  # the URL of the store whose newest copy, or the base of it, is damaged
 _INDEX_PREFIX = "pages-"
 
 
@@ -133,6 +135,24 @@ def proof_keys(directory: Path, manifest: CopyManifest) -> ReadingKeys | None:
     return ReadingKeys([*identities, keys.catalog_identity()], [keys.own_signer()], by_object)
 
 
+def distrust(folder: Path, store_url: str) -> None:
+    """Note that what the newest copy in a store consists of is damaged: the next copy uses none of it."""
+    data_dir.replace_file(folder / _DAMAGED_FILE, store_url.encode())
+
+
+def is_distrusted(folder: Path, store_url: str) -> bool:
+    """Return whether the newest copy in a store was found damaged, and no copy was made since."""
+    try:
+        return (folder / _DAMAGED_FILE).read_bytes() == store_url.encode()
+    except FileNotFoundError:
+        return False
+
+
+def trust(folder: Path) -> None:
+    """Forget that a copy was found damaged, once a copy was made that uses nothing of it."""
+    (folder / _DAMAGED_FILE).unlink(missing_ok=True)
+
+
 def index_path(folder: Path, copy_id: str) -> Path:
     """Return the path of the page index of a full copy."""
     return folder / f"{_INDEX_PREFIX}{copy_id}"
@@ -160,6 +180,20 @@ def read_spool(folder: Path) -> Spool | None:
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return Spool(folder / _SPOOL, plan)
+
+
+def list_uploaded(spool: Spool) -> set[str]:
+    """Return the keys of the objects of a spool that were uploaded."""
+    try:
+        return set((spool.path / _UPLOADED_FILE).read_text().split("\n"))
+    except FileNotFoundError:
+        return set()
+
+
+def note_uploaded(spool: Spool, key: str) -> None:
+    """Note that an object of a spool was uploaded. If that is lost in a crash, it is uploaded again."""
+    with (spool.path / _UPLOADED_FILE).open("a") as file:
+        file.write(f"{key}\n")
 
 
 def discard_spool(folder: Path) -> None:
