@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shutil
 import socket
 import time
 from datetime import datetime
@@ -92,7 +93,10 @@ def read_last_sync(database: Path) -> float:
     for entry in _list_databases(path):
         if Path(str(entry.get("path"))).resolve() == database.resolve():
             if "last_sync_at" not in entry:
-                raise LitestreamDown(f"it has not copied anything since it was started (status: {entry.get('status')})")
+                status = entry.get("status")
+                raise LitestreamDown(
+                    f"it has copied nothing since it was started, and its log says why (status: {status})"
+                )
             last_sync = datetime.fromisoformat(str(entry["last_sync_at"])).timestamp()
             return min(last_sync, _find_last_read(database) or last_sync)
     raise LitestreamDown(f"{database} is not in its configuration")
@@ -104,13 +108,28 @@ def _find_last_read(database: Path) -> float | None:
     Litestream reports a sync also while it fails to read the log and has only nothing new to copy. It stores what it
     reads in files of its own beside the database.
     """
-    folder = database.parent / f".{database.name}-litestream" / "ltx" / "0"
+    folder = _get_state_folder(database) / "ltx" / "0"
     try:
         read_at = max(folder.iterdir()).stat().st_mtime
         changed_at = Path(f"{database}-wal").stat().st_mtime
     except (OSError, ValueError):
         return None
     return read_at if changed_at - read_at > _MAX_READ_DELAY_SECONDS else None
+
+
+def _get_state_folder(database: Path) -> Path:
+    """Return the folder in which Litestream stores what it has read of a database, and copied."""
+    return database.parent / f".{database.name}-litestream"
+
+
+def forget_state(database: Path) -> None:
+    """Delete what Litestream knows of a database that another one is about to replace; it must not run.
+
+    With that, it would look for files of the former database, and copy nothing to a new replica.
+    """
+    folder = _get_state_folder(database)
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _list_databases(path: str) -> list[dict[str, object]]:

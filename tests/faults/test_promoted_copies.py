@@ -63,11 +63,18 @@ def test_a_copy_without_a_column_is_not_promoted(fresh_server: FreshServer, tmp_
 
 
 def test_an_unchanged_copy_is_promoted(fresh_server: FreshServer, tmp_path: Path) -> None:
-    """A copy as Litestream restores it is promoted, and the service starts with it."""
+    """A copy as Litestream restores it is promoted, and the service starts with it.
+
+    What Litestream knew of a former database of this machine goes: with it, it would copy nothing to a new replica.
+    """
     second = _follow(fresh_server, tmp_path, "SELECT 1")
+    former = second.data / ".campanero.db-litestream" / "ltx" / "0"
+    former.mkdir(parents=True)
+    (former / "0000000000000007-0000000000000007.ltx").write_bytes(b"of the database before")
     words = second.cli("promote", "--old-machine-is-off", expect=1).stderr
     assert "a lease is set up, which stops the other machine: leave out --old-machine-is-off" in words
     assert "Promoted, epoch 1" in second.cli("promote").stdout
+    assert not (second.data / ".campanero.db-litestream").exists()
     second.start()
 
 

@@ -275,6 +275,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
     finally:
         close_database()
     data_dir.sync_to_disk(database)
+    litestream.forget_state(target)
     database.replace(target)
     data_dir.sync_to_disk(directory)
     shutil.rmtree(directory / place.FOLDER)
