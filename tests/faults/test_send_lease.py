@@ -107,7 +107,7 @@ def test_a_promotion_stops_the_other_machine(
         taken = len(smtp_server.messages)
         assert wait_for_obstacles(api, ["lease"], 1) < 1  # the command waited for the end of the former lease
         [obstacle] = api.get("/delivery/status").expect(200)["obstacles"]
-        assert "another machine" in obstacle["text"] and "campanero promote" in obstacle["text"]
+        assert "another machine" in obstacle["text"] and "“Go back” in the guide" in obstacle["text"]
         assert api.get("/readyz").status == 503
         time.sleep(1)
         assert len(smtp_server.messages) - taken <= CONNECTIONS and "lease: sending stopped" in server.output
@@ -142,7 +142,7 @@ def test_an_unreachable_store_stops_sending_at_the_end_of_the_lease(
     else:
         s3.faults.append(Fault(503, "SlowDown"))
     assert wait_for_obstacles(api, ["lease"], 2 * SECONDS) <= SECONDS + 1
-    assert "its store" in api.get("/delivery/status").expect(200)["obstacles"][0]["text"]
+    assert "its storage" in api.get("/delivery/status").expect(200)["obstacles"][0]["text"]
     time.sleep(0.5)
     count = len(smtp_server.messages)
     time.sleep(1)

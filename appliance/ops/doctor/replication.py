@@ -84,7 +84,7 @@ def check_lease(directory: Path) -> Iterator[Finding]:
         yield Finding("note", "lease", gettext("nobody has taken it yet; the next start does"))
     elif node is None or fetched.record.node != node.node:
         words = gettext("%(host)s holds it, so this machine sends nothing", host=fetched.record.host)
-        yield Finding("fail", "lease", words, "campanero promote")
+        yield Finding("fail", "lease", words, f"{config.base_url(settings)}/docs/guides/second-machine#go-back")
     elif fetched.record.is_released and data_dir.find_service_pid(directory) is not None:
         yield Finding("warn", "lease", gettext("it was given back, although the service runs"))
     else:
@@ -99,8 +99,7 @@ def check_copies(_: Path) -> Iterator[Finding]:
         return
     if not schedule.is_set_up(copies):
         words = gettext("no copies are made: nobody could read them without a recovery passphrase or a public key")
-        fix = 'copies.recipients = ["age1…"]'
-        yield Finding("warn", _COPIES, words, fix, gettext(
+        yield Finding("warn", _COPIES, words, "campanero copies passphrase", gettext(
             "No copy of your data leaves the server yet. Make a recovery passphrase under Settings, Backups."
         ))  # fmt: skip
         return

@@ -38,9 +38,11 @@ _MARGIN_SECONDS = 2.0
 # sender, and than a copy of the database usually lags.
 KEPT_SECONDS = 900
 _STARTING = "this machine has not taken the lease yet"
-_WAITING = "waiting until the lease of a process that ended without giving it back is over"
-_SUPERSEDED = "another machine has taken the lease, so this one sends nothing; to send from here: campanero promote"
-_FENCED = "another machine, %s, holds the lease, so this one sends nothing; to send from here: campanero promote"
+_WAITING = "the process that held the lease ended without giving it back, so sending starts within %s s"
+# `campanero promote` is not named: on the former machine it would send from data that is out of date.
+_NEXT_STEP = "see “Go back” in the guide “A second machine that is ready”"
+_SUPERSEDED = f"another machine has taken the lease, so this one sends nothing; {_NEXT_STEP}"
+_FENCED = f"another machine, %s, holds the lease, so this one sends nothing; {_NEXT_STEP}"
 
 
 class LeaseKeeper:
@@ -155,14 +157,14 @@ class LeaseKeeper:
         if self._is_superseded(0):
             return send_lease.lose(_SUPERSEDED)
         if self._node.epoch and not self._has_watched(None, self._seconds):
-            return send_lease.lose(_WAITING)
+            return send_lease.lose(_WAITING % self._seconds)
         return self._write(records.make_first(self._node, self._seconds), None)
 
     def _take(self, fetched: FetchedLease) -> None:
         """Take the lease of this machine: after its release, or when it was not renewed for its duration."""
         record = fetched.record
         if not record.is_released and not self._has_watched(fetched.etag, record.seconds):
-            return send_lease.lose(_WAITING)
+            return send_lease.lose(_WAITING % record.seconds)
         send_lease.touch(records.to_blocks(record.blocks))  # a copy of the database may lack what left of them
         return self._write(record, fetched.etag, epoch=max(record.epoch, self._node.epoch))
 
