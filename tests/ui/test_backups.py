@@ -9,6 +9,7 @@ from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.html_page import HtmlPage, select, text_of
 from tests.kit.recipients import CONTENT, create_list, send_campaign
+from tests.kit.s3_server import REGION, S3Server
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
@@ -34,6 +35,30 @@ def test_back_up_now(browser: Browser, fresh_server: FreshServer, browser_proble
     expect(card.get_by_role("alert")).to_contain_text("The last backup failed")
     page.goto("/settings/audit")
     expect(page.locator("main tbody").get_by_text("Created a backup").first).to_be_visible()
+    page.context.close()
+
+
+def test_a_tested_connection_is_saved_without_typing_the_secret_again(
+    browser: Browser, server: Server, browser_problems: Problems
+) -> None:
+    """The test leaves the form as it is, the secret included, whose field a new page would empty."""
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    with S3Server() as s3:
+        page.goto("/settings/backups/store")
+        page.get_by_label("Service URL").fill(s3.url)
+        page.get_by_label("Region").fill(REGION)
+        page.get_by_label("Access key ID").fill(s3.access_key_id)
+        page.get_by_label("Secret access key").fill("wrong")
+        page.get_by_role("button", name="Test connection").click()
+        expect(page.locator("#f-bucket-err")).to_contain_text("Enter the name of the bucket")
+        page.get_by_role("textbox", name="Bucket").fill(s3.bucket)
+        page.get_by_role("button", name="Test connection").click()
+        expect(page.locator("#store .banner")).to_contain_text("The backup storage rejected the login")
+        page.get_by_label("Secret access key").fill(s3.secret_access_key)
+        page.get_by_role("button", name="Test connection").click()
+        expect(page.locator("#store .banner")).to_contain_text("The connection works")
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator("#copies .pill")).to_have_text("Not finished")
     page.context.close()
 
 
