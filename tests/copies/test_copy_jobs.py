@@ -224,6 +224,9 @@ def test_set_up_on_the_page(fresh_server: FreshServer, bucket: S3Server) -> None
     page = fill(page, {"Last five": "wrong"}).press("Use this passphrase")
     assert "Confirm that the passphrase is kept" in page.text and "Enter the last five characters" in page.text
     assert page.value("Recovery passphrase") == passphrase and copies_of(api)["runs"] == []
+    recovery = page.press("Download as a file").html
+    assert passphrase in recovery and f'endpoint = "{bucket.url}"\nregion = "{REGION}"' in recovery
+    assert bucket.secret_access_key not in recovery
     page.check("I keep the passphrase")
     page = fill(page, {"Last five": passphrase[-5:]}).press("Use this passphrase")
     assert "The passphrase is set" in page.text

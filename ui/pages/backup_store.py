@@ -5,6 +5,7 @@ machine.
 """
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from appliance.ops.copy_jobs import history, recovery, store_check
 from appliance.ops.stores.base import StoreError
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
+from appliance.settings.copies import Copies
 from appliance.settings.schema import Config
 from appliance.storage.transactions import commit, fetch
 from ui import forms, view
@@ -193,10 +195,27 @@ async def download_recovery(request: Request, visit: Visit) -> HTTPResponse:
         passphrase, "",
         gettext("Keep this file apart from the server and from the backup storage. With it and the storage, everything "
                 "can be restored. Without it, nobody can read the copies."), "",
+        *_describe_login(config.current().copies),
         f"campanero restore {config.current().copies.store}", "",
     )  # fmt: skip
     headers = {"content-disposition": 'attachment; filename="campanero-recovery.txt"', "cache-control": "no-store"}
     return HTTPResponse("\n".join(lines), 200, headers, "text/plain; charset=utf-8")
+
+
+def _describe_login(copies: Copies) -> list[str]:
+    """Return lines with the configuration by which a new server reaches the storage; its secret is left empty."""
+    scheme = urlsplit(copies.store).scheme
+    if scheme == "s3":
+        values = {
+            "endpoint": copies.s3.endpoint, "region": copies.s3.region, "access_key_id": copies.s3.access_key_id,
+            "secret_access_key": "",
+        }  # fmt: skip
+    elif scheme == "sftp":
+        values = {"host_key": copies.sftp.host_key, "password": ""}
+    else:
+        return []
+    words = gettext("Write this into the configuration file of the new server first, with the secret of the storage:")
+    return [words, "", f"[copies.{scheme}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items()), ""]
 
 
 @pages.post("/recovery/confirm")
