@@ -23,7 +23,9 @@ class Session:
         self._numbers = itertools.count(1)
         self.calls: list[tuple[str, dict[str, Any]]] = []
         client = {"name": "campanero-evaluation", "version": "1"}
-        self.request("initialize", protocolVersion=PROTOCOL_VERSION, capabilities={}, clientInfo=client)
+        started = self.request("initialize", protocolVersion=PROTOCOL_VERSION, capabilities={}, clientInfo=client)
+        # What the server tells every assistant.
+        self.instructions: str = started.get("instructions", "")
 
     def request(self, method: str, /, **params: Any) -> Any:
         """Return the result of a request. Raises ToolRefused for an error of the protocol."""
@@ -39,14 +41,28 @@ class Session:
         tools: list[dict[str, Any]] = self.request("tools/list")["tools"]
         return tools
 
-    def call_text(self, name: str, arguments: dict[str, Any]) -> str:
-        """Return the text of a tool's result, also of a failure, as a model reads it."""
+    def list_resources(self) -> list[str]:
+        """Return the URIs of the resources."""
+        self.calls.append(("resources/list", {}))
+        return [str(resource["uri"]) for resource in self.request("resources/list")["resources"]]
+
+    def call_text(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """Return the text of a tool's result, also of a failure, as a model reads it, and whether it failed."""
         self.calls.append((name, arguments))
         try:
             result = self.request("tools/call", name=name, arguments=arguments)
         except ToolRefused as error:
-            return f"Error: {error}"
-        return "\n".join(part.get("text", "") for part in result["content"])
+            return f"Error: {error}", True
+        return "\n".join(part.get("text", "") for part in result["content"]), bool(result.get("isError"))
+
+    def read_text(self, uri: str) -> tuple[str, bool]:
+        """Return the text of a resource, also of a failure, and whether it failed."""
+        self.calls.append(("resources/read", {"uri": uri}))
+        try:
+            result = self.request("resources/read", uri=uri)
+        except ToolRefused as error:
+            return f"Error: {error}", True
+        return "\n".join(part.get("text", "") for part in result["contents"]), False
 
     def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Return the structured result of a tool. Raises ToolRefused if it failed."""
