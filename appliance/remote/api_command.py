@@ -135,7 +135,9 @@ def add_options(parser: Any) -> None:
     )
     parser.add_argument("-H", "--header", action="append", metavar="NAME:VALUE", help="send this header")
     parser.add_argument("-i", "--include", action="store_true", help="print the status and the headers first")
-    parser.add_argument("--paginate", action="store_true", help="print the objects of all pages of a list as one list")
+    words = "print the objects of all pages of a list as one list; --jq gets each page by itself"
+    parser.add_argument("--paginate", action="store_true", help=words)
+    parser.add_argument("--count", action="store_true", help="print how many objects a list has")
     parser.add_argument("--silent", action="store_true", help="print nothing of the response")
 
 
@@ -144,11 +146,15 @@ def run(options: argparse.Namespace, connection: "Connection") -> None:
     method: str = options.method
     if options.paginate and (method != "GET" or options.include):
         raise UsageError("--paginate is for GET, without --include")
+    if options.count and (method != "GET" or options.paginate or options.program is not None):
+        raise UsageError("--count is for GET, without --paginate and --jq")
     program = options.program
     query, body = _build_request(options)
     headers = dict(_parse_header(text) for text in options.header or [])
     try:
-        if options.paginate:
+        if options.count:
+            _print_count(connection, options.path, query)
+        elif options.paginate:
             _print_pages(connection, options, query, program)
         elif _can_stream(options):
             with connection.stream(options.path, query) as (streamed, chunks):
@@ -223,6 +229,13 @@ def _print_pages(
             is_first = False
     if program is None and not options.silent:
         print("[]" if is_first else "]")
+
+
+def _print_count(connection: "Connection", path: str, query: dict[str, Any] | None) -> None:
+    count = connection.request("HEAD", path, query=query).headers.get("x-total-count")
+    if count is None:
+        raise UsageError(f"{path} is not a list")
+    print(output.clean_line(count))
 
 
 def _print_stream(response: Any, chunks: Iterator[bytes]) -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import csv
+import io
 import json
 import os
 import shutil
@@ -27,7 +29,9 @@ _COUNTS = ("total", "created", "updated", "skipped", "failed", "warnings")
 def add_import_options(parser: Any) -> None:
     """Add the options of `contacts import`."""
     parser.add_argument("file", metavar="FILE", help="CSV or JSON lines, up to 200 MiB (-: stdin)")
-    parser.add_argument("--list", action="append", type=int, metavar="ID", help="add all contacts to this list")
+    parser.add_argument(
+        "--list", action="append", metavar="LIST", help="add all contacts to the list with this id or name"
+    )
     parser.add_argument("--map", action="append", metavar="COLUMN=FIELD", help="the field of a column; empty skips it")
     parser.add_argument("--consent-source", metavar="TEXT", help="where the contacts agreed, and to what")
     parser.add_argument("--no-opt-in", action="store_true", help="subscribe nobody")
@@ -35,15 +39,19 @@ def add_import_options(parser: Any) -> None:
     parser.add_argument("--options", metavar="JSON", help="further options of an import, as the API has them")
     parser.add_argument("--dry-run", action="store_true", help="only report what the import would do")
     parser.add_argument("--results", metavar="FILE", help="write the result of each row, with its reason, as CSV")
+    parser.add_argument("--rejected", metavar="FILE", help="write only the rows that were rejected, as --results does")
     parser.add_argument("--no-wait", action="store_true", help="end once the file is uploaded")
 
 
 def run_import(options: argparse.Namespace, connection: "Connection") -> None:
     """Import a file and wait for its end. Raises CommandError if the import fails or is cancelled."""
-    if options.no_wait and options.results:
-        raise UsageError("--results needs the end of the import: leave out --no-wait")
+    if options.no_wait and (options.results or options.rejected):
+        raise UsageError("--results and --rejected need the end of the import: leave out --no-wait")
+    values = _read_import_options(options)
+    if options.list:
+        values["list_ids"] = [_find_group(connection, "list", text) for text in options.list]
     form = {
-        "options": json.dumps(_read_import_options(options)),
+        "options": json.dumps(values),
         "resource": "suppressions" if options.suppressions else "contacts",
     }
     with _open_input(options.file) as file:
@@ -56,6 +64,8 @@ def run_import(options: argparse.Namespace, connection: "Connection") -> None:
         job = _wait_for_import(connection, job)
     if options.results:
         save_download(connection, f"/imports/{job['id']}/results.csv", {}, options.results)
+    if options.rejected:
+        _save_rejected(connection, job["id"], options.rejected)
     if is_json_wanted(options):
         print_result(options, job)
     else:
@@ -78,13 +88,22 @@ def _read_import_options(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--map needs COLUMN=FIELD")
     if fields:
         values["map"] = {column: field or None for column, field in fields.items()}
-    if options.list:
-        values["list_ids"] = options.list
     if options.consent_source:
         values["consent_source"] = options.consent_source
     if options.no_opt_in:
         values["opt_in"] = False
     return values
+
+
+def _find_group(connection: "Connection", kind: str, text: str | None) -> int | None:
+    """Return the id of a `list` or `segment` that is given by its id or name; None for None. Raises UsageError."""
+    if text is None or (text.isascii() and text.isdigit()):
+        return int(text) if text else None
+    pages = connection.pages(f"/{kind}s", {"search": text, "limit": 100})
+    ids = [row["id"] for page in pages for row in page.items if row["name"].casefold() == text.casefold()]
+    if len(ids) == 1:
+        return int(ids[0])
+    raise UsageError(f"there {f'are {len(ids)} {kind}s' if ids else f'is no {kind}'} with the name {text}")
 
 
 @contextlib.contextmanager
@@ -116,12 +135,32 @@ def _wait_for_import(connection: "Connection", job: dict[str, Any]) -> dict[str,
     return job
 
 
+def _save_rejected(connection: "Connection", import_id: int, name: str) -> None:
+    """Write the header and the rejected rows of an import's results to a file, which is replaced at the end."""
+    with tempfile.TemporaryFile() as results, _replacing(name) as file:
+        with connection.stream(f"/imports/{import_id}/results.csv") as (_, chunks):
+            results.writelines(chunks)
+        results.seek(0)
+        with (
+            io.TextIOWrapper(results, encoding="utf-8", newline="") as source,
+            io.TextIOWrapper(file, encoding="utf-8", newline="") as target,
+        ):
+            rows, writer = csv.reader(source), csv.writer(target)
+            header = next(rows, [])
+            place = header.index("result")
+            try:
+                writer.writerow(header)
+                writer.writerows(row for row in rows if row[place] == "failed")
+            except csv.Error as error:
+                raise CommandError(f"the results of the import are not CSV: {error}") from None
+
+
 def add_export_options(parser: Any) -> None:
     """Add the options of `contacts export`."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="replaced once all has arrived (default: stdout)")
     parser.add_argument("--format", choices=("csv", "jsonl"), help="default: by the name of the file, else csv")
-    parser.add_argument("--list", type=int, metavar="ID", help="only contacts in this list")
-    parser.add_argument("--segment", type=int, metavar="ID", help="only contacts in this segment")
+    parser.add_argument("--list", metavar="LIST", help="only contacts in the list with this id or name")
+    parser.add_argument("--segment", metavar="SEGMENT", help="only contacts in the segment with this id or name")
     parser.add_argument("--tag", metavar="TAG", help="only contacts with this tag")
     parser.add_argument("--search", metavar="TEXT", help="only contacts whose name or address has this text")
     parser.add_argument("--status", metavar="STATUS", help="only contacts with this status, such as subscribed")
@@ -135,8 +174,9 @@ def run_export(options: argparse.Namespace, connection: "Connection") -> None:
     wants_lines = options.json if is_stdout else options.file.endswith((".jsonl", ".ndjson"))
     suffix = options.format or ("jsonl" if wants_lines else "csv")
     query = {
-        "list_id": options.list, "segment_id": options.segment, "tag": options.tag, "search": options.search,
-        "status": options.status,
+        "list_id": _find_group(connection, "list", options.list),
+        "segment_id": _find_group(connection, "segment", options.segment),
+        "tag": options.tag, "search": options.search, "status": options.status,
     }  # fmt: skip
     path = f"/exports/contacts.{suffix}"
     if is_stdout:
@@ -152,16 +192,24 @@ def run_export(options: argparse.Namespace, connection: "Connection") -> None:
 
 def save_download(connection: "Connection", path: str, query: dict[str, Any], name: str) -> int:
     """Write a download to a file, which is replaced once all has arrived, and return its size in bytes."""
-    target, size = Path(name), 0
+    size = 0
+    with output.Progress() as progress, _replacing(name) as file, connection.stream(path, query) as (_, chunks):
+        for chunk in chunks:
+            size += file.write(chunk)
+            progress.show(f"{Path(name).name}: {size / 1e6:.1f} MB")
+    return size
+
+
+@contextlib.contextmanager
+def _replacing(name: str) -> Iterator[IO[bytes]]:
+    """Yield a file that takes the place of the one with this name once it is written. Raises UsageError."""
+    target = Path(name)
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    with output.Progress() as progress, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         stack.callback(partial.unlink, missing_ok=True)
         try:
-            with partial.open("xb") as file, connection.stream(path, query) as (_, chunks):
-                for chunk in chunks:
-                    size += file.write(chunk)
-                    progress.show(f"{target.name}: {size / 1e6:.1f} MB")
+            with partial.open("xb") as file:
+                yield file
             partial.replace(target)
         except OSError as error:
             raise UsageError(f"{name}: {error.strerror}") from None
-    return size

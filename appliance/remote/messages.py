@@ -35,7 +35,7 @@ def add_send_options(parser: Any) -> None:
     parser.add_argument("--sms", action="store_true", help="send an SMS with --text")
     parser.add_argument("--marketing", action="store_true", help="check consent, and add the footer and tracking")
     parser.add_argument("--at", metavar="TIME", help="send it then, such as 2026-12-01T09:00:00Z (default: now)")
-    parser.add_argument("--idempotency-key", metavar="KEY", help="with the same key it is sent once, for 7 days")
+    parser.add_argument("--idempotency-key", metavar="KEY", help="send it once for this key, for 7 days")
 
 
 def run_send(options: argparse.Namespace, connection: "Connection") -> None:
@@ -125,7 +125,7 @@ def _print_messages(options: argparse.Namespace, rows: list[dict[str, Any]]) -> 
 
 def add_event_options(parser: Any) -> None:
     """Add the options of `events send`."""
-    parser.add_argument("event", metavar="EVENT", help="name of the event, such as order_paid")
+    parser.add_argument("event", metavar="EVENT", help="name of the event, such as order_paid: a-z, 0-9 and _")
     parser.add_argument("--email", metavar="ADDRESS", help="the contact's address")
     parser.add_argument("--contact", type=int, metavar="ID", help="the contact's id")
     parser.add_argument("--create-contact", action="store_true", help="create an unknown contact, without opt-in")

@@ -169,7 +169,7 @@ class TestApi:
         assert run("api", "GET", "openapi.yaml").stdout.startswith("openapi: 3.1")
 
     def test_all_pages(self, run: Run, api: Client) -> None:
-        """`--paginate` prints one list of all pages, or filters each page."""
+        """`--paginate` prints one list of all pages, or filters each page; `--count` prints how many objects it has."""
         for number in range(5):
             api.post("/lists", {"name": f"list {number}"}).expect(201)
         query = ("api", "GET", "/lists", "--paginate", "-F", "limit=2", "-f", "search=list")
@@ -177,12 +177,14 @@ class TestApi:
             f"list {number}" for number in range(4, -1, -1)
         ]
         assert run(*query, "--jq", "length").stdout == "2\n2\n1\n"
+        assert run("api", "GET", "/lists", "--count", "-f", "search=list").stdout == "5\n"
         assert run(*query[:-1], "search=nowhere").stdout == "[]\n"
 
     @pytest.mark.parametrize(
         "arguments",
         [
             ("GET", "//127.0.0.1/x"), ("GET", "/../../x"), ("FETCH", "/account"), ("GET", "/account", "-f", "name"),
+            ("POST", "/lists", "--count"), ("GET", "/lists", "--count", "--jq", "."), ("GET", "/account", "--count"),
             ("GET", "/account", "--jq", ".["), ("POST", "/lists", "--paginate"), ("GET", "/account", "-H", "Host: x"),
             ("GET", "/account", "-H", "no header"), ("POST", "/lists", "-F", "name=@/nowhere"),
             ("GET", "/account", "--retries", "99"), ("GET",),
@@ -200,15 +202,19 @@ class TestDailyCommands:
         """An import waits for its result and writes what became of each row; an export can be imported again."""
         (home / "people.csv").write_text("E-mail,Name\ncarla@example.org,Carla\nnot an address,Eve\n")
         contact_list = api.post("/lists", {"name": "Guests"}).expect(201)["id"]
-        options = ("--list", str(contact_list), "--map", "Name=first_name", "--consent-source", "guest book")
+        options = ("--list", "guests", "--map", "Name=first_name", "--consent-source", "guest book")
         trial = run("contacts", "import", "people.csv", *options, "--dry-run", "--json")
         assert json.loads(trial.stdout)["created"] == 1
-        done = run("contacts", "import", "people.csv", *options, "--results", "results.csv")
+        saving = ("--results", "results.csv", "--rejected", "rejected.csv")
+        done = run("contacts", "import", "people.csv", *options, *saving)
         assert "created:  1\n" in done.stdout and "failed:   1\n" in done.stdout and done.stderr == ""
-        assert "email is invalid" in (home / "results.csv").read_text()
+        header, accepted, rejected = (home / "results.csv").read_text().splitlines()
+        assert "carla@example.org" in accepted and "email is invalid" in rejected
+        assert (home / "rejected.csv").read_text().splitlines() == [header, rejected]
+        run("contacts", "import", "people.csv", "--rejected", "rejected.csv", "--no-wait", expect=2)
         exported = run("contacts", "export", "--list", str(contact_list)).stdout
         assert "carla@example.org" in exported
-        lines = run("contacts", "export", "--list", str(contact_list), "--json").stdout.splitlines()
+        lines = run("contacts", "export", "--list", "Guests", "--json").stdout.splitlines()
         assert [json.loads(line)["first_name"] for line in lines] == ["Carla"]
         run("contacts", "export", "--jq", ".", expect=2)
         assert json.loads(run("contacts", "import", "-", "--json", stdin=exported).stdout)["updated"] == 1
@@ -219,6 +225,11 @@ class TestDailyCommands:
         assert json.loads((home / "out.jsonl").read_text())["first_name"] == "Carla"
         assert (home / "out.jsonl").stat().st_mode & 0o777 == 0o600
         run("contacts", "import", "nowhere.csv", expect=2)
+        assert "no list with the name Guest\n" in run("contacts", "export", "--list", "Guest", expect=2).stderr
+        assert "no segment with the name Guests\n" in run("contacts", "export", "--segment", "Guests", expect=2).stderr
+        for _ in range(2):
+            api.post("/segments", {"name": "Twice"}).expect(201)
+        assert "are 2 segments with" in run("contacts", "export", "--segment", "twice", expect=2).stderr
         assert "must exist" in run("contacts", "export", "kept.csv", "--list", "999999", expect=1).stderr
         assert not list(home.glob("*kept.csv*"))
         (home / "empty.csv").write_text("")

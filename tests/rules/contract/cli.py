@@ -65,8 +65,9 @@ _REMOTE = """
 O login* URL -- the key is kept in a profile, and is not an argument that other users could see
 O logout* -- deletes the profile
 O profiles* --json -- without the keys
-O api METHOD,PATH,--raw-field,--field,--input,--header,--include,--paginate,--silent -- as `gh api`
+O api METHOD,PATH,--raw-field,--field,--input,--header,--include,--paginate,--count,--silent -- as `gh api`
 D contacts.import FILE,--list,--map,--consent-source,--no-opt-in,--suppressions,--options,--dry-run,--results
+D contacts.import --rejected -- what a nightly import mails to those who correct the file
 D contacts.import --no-wait,--json
 D contacts.export FILE,--format,--list,--segment,--tag,--search,--status,--json
 D campaigns.list --status,--search,--limit,--json
