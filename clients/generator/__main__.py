@@ -7,10 +7,10 @@ from typing import Any
 from appliance.api.openapi import build_document
 from appliance.settings import config
 from appliance.settings.schema import Config
-from clients.generator import model, python_files, typescript_files
+from clients.generator import model, operations_file, python_files, typescript_files
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITERS = (python_files.write, typescript_files.write)
+WRITERS = (python_files.write, typescript_files.write, operations_file.write)
 
 
 def generate(document: dict[str, Any]) -> dict[str, str]:

@@ -21,12 +21,13 @@ def write(api: Api) -> dict[str, str]:
         "version.ts": _version(api),
         "client.ts": _client(api),
         "types.ts": _types(api),
-        **{f"resources/{_camel(name)}.ts": _resource(api, name) for name in api.resources},
+        **{f"resources/{to_camel_case(name)}.ts": _resource(api, name) for name in api.resources},
     }
     return {f"{SOURCES}/{name}": f"{text.strip()}\n" for name, text in files.items()}
 
 
-def _camel(name: str) -> str:
+def to_camel_case(name: str) -> str:
+    """Return a name in snake case in camel case."""
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
 
@@ -74,7 +75,7 @@ def _version(api: Api) -> str:
 
 
 def _client(api: Api) -> str:
-    names = {name: _camel(name) for name in api.resources}
+    names = {name: to_camel_case(name) for name in api.resources}
     lines = [
         f"// {MARK}",
         "",
@@ -165,8 +166,8 @@ def _resource(api: Api, resource: str) -> str:
 
 
 def _method(operation: Operation) -> Iterator[str]:
-    name = _camel(operation.method_name)
-    parameters = [f"{_camel(item)}: {_SIMPLE[kind]}" for item, kind in operation.path_parameters]
+    name = to_camel_case(operation.method_name)
+    parameters = [f"{to_camel_case(item)}: {_SIMPLE[kind]}" for item, kind in operation.path_parameters]
     query = "query" if operation.query else "{}"
     needs_query = any(item.is_required for item in operation.query_properties)
     query_parameter = [f"query: types.{operation.query}{'' if needs_query else ' = {}'}"] if operation.query else []
@@ -199,5 +200,5 @@ def _method(operation: Operation) -> Iterator[str]:
 def _path(operation: Operation) -> str:
     path = operation.path
     for name, _ in operation.path_parameters:
-        path = path.replace(f"{{{name}}}", f"${{segment({_camel(name)})}}")
+        path = path.replace(f"{{{name}}}", f"${{segment({to_camel_case(name)})}}")
     return f"`{path}`" if operation.path_parameters else f'"{path}"'

@@ -1,7 +1,9 @@
 """The examples of the Python client, run against the service."""
 
 import os
+import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from campanero_client import Campanero
+from tests.kit import typescript
 from tests.kit.server import ROOT, Server, free_port
 
 EXAMPLES = ROOT / "clients/python/examples"
@@ -35,6 +38,37 @@ def wait_for_port(port: int) -> None:
                 return
         assert time.monotonic() < end, f"nothing listens on port {port}"
         time.sleep(0.02)
+
+
+def read_example(readme: Path, language: str, server: Server) -> str:
+    """Return the first example of a README in a language, for a server."""
+    (example,) = re.findall(rf"```{language}\n(.*?)```", readme.read_text(), re.DOTALL)
+    return example.replace("https://mail.example.com", server.url).replace("camp_live_...", server.new_key())
+
+
+def test_readme(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of the README selects contacts by a custom field, and sends them a campaign."""
+    exec(read_example(ROOT / "clients/python/README.md", "python", server), {})  # what a reader copies
+    assert capsys.readouterr().out == "1\n1 sent, 0 clicked\n"
+
+
+@pytest.mark.full
+def test_readme_of_typescript(server: Server, tmp_path: Path) -> None:
+    """The client is installed as its README says, after the packages of its tests, and the example does the same."""
+    node = typescript.find_node(typescript.PACKAGES)
+    package, program = tmp_path / "client", tmp_path / "program"
+    shutil.copytree(ROOT / "clients/typescript", package, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    (package / "node_modules").symlink_to((typescript.PACKAGES / "node_modules").resolve())
+    program.mkdir()
+    (program / "package.json").write_text('{"name": "program", "private": true, "type": "module"}')
+    install = ["npm", "install", "--offline", "--no-audit", "--no-fund", "../client"]
+    subprocess.run(install, cwd=program, check=True, capture_output=True, timeout=300)
+    (program / "offer.ts").write_text(read_example(ROOT / "clients/typescript/README.md", "ts", server))
+    typescript.run_tool("tsc", "--target", "es2022", "--module", "nodenext", "--strict", "offer.ts", cwd=program)
+    done = subprocess.run([node, "offer.js"], cwd=program, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "1"
+    events = server.client().get("/events", event="offer_made").json
+    assert [event["data"] for event in events] == [{"city": "Lyon"}]
 
 
 def test_send_campaign(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
