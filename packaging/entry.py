@@ -2,9 +2,9 @@
 
 import sys
 
-from appliance.core import executable
+from appliance.core import loader
 
-executable.prepare(sys.argv[1:])
+loader.prepare(sys.argv[1:])
 
 from appliance.__main__ import main
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OURS = {
-    "appliance", "ui", "static", "entry", "campanero_client", "compiled-templates", "licences.txt", "components.json",
+    "appliance", "ui", "shipped.zip", "entry", "campanero_client", "compiled-templates", "licences.txt",
+    "components.json",
 }  # fmt: skip
 _SHORT = {"Zero-Clause BSD": "0BSD"}
 _LOADER = re.compile(r"pyi\w+|PYZ\.pyz|PYZ|struct")

@@ -15,6 +15,7 @@ from playwright.sync_api import sync_playwright
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from appliance.content.designs import theme
 from appliance.content.designs.sections import social
+from appliance.core.shipped import ROOT
 
 _SIZE_PX, _GLYPH_PX, _RING_PX = 96, 48, 4
 _CHROMIUM = "chromium-headless-shell"  # without it, that of Playwright
@@ -26,12 +27,12 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which(_CHROMIUM), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": _SIZE_PX, "height": _SIZE_PX})
-        for name, source in ((path.stem, path) for path in sorted(social.ICONS.glob("*.svg"))):
+        for name, source in ((path.stem, path) for path in sorted((ROOT / social.ICONS).glob("*.svg"))):
             for style, (fill, ring, ink) in _colours(social.PLATFORMS[name].colour).items():
                 page.set_content(_draw(source.read_text(encoding="utf-8"), fill, ring, ink))
                 with Image.open(io.BytesIO(page.screenshot(omit_background=True))) as picture:
                     smaller = picture.quantize(32, method=Image.Quantize.FASTOCTREE)
-                    smaller.save(social.ICONS / f"{name}-{style}.png", optimize=True)
+                    smaller.save(ROOT / social.ICONS / f"{name}-{style}.png", optimize=True)
         browser.close()
 
 

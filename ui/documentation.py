@@ -14,7 +14,7 @@ from html import escape, unescape
 from typing import Any, NamedTuple
 
 from appliance.api.mcp.resources import GuideText
-from appliance.core import executable
+from appliance.core import shipped
 from appliance.core.i18n import DEFAULT_LANGUAGE, gettext_noop
 from appliance.settings import config
 from ui import static_files
@@ -209,7 +209,7 @@ def load_guide(name: str, base: str, language: str = DEFAULT_LANGUAGE) -> Guide:
     """
     if name not in guide_names():
         raise KeyError(name)
-    translation = executable.shipped_path("ui", "guides", language, f"{name}.md")
+    translation = shipped.find("ui", "guides", language, f"{name}.md")
     is_translated = language != DEFAULT_LANGUAGE and translation.is_file()
     tag = (language if is_translated else DEFAULT_LANGUAGE).replace("_", "-")
     title, lead, body = _render_guide(_read_guide(name), DEFAULT_LANGUAGE)
@@ -242,7 +242,7 @@ def _describe_guide_text(name: str) -> GuideText:
 
 def _read_guide(name: str) -> str:
     """Return the Markdown of an English guide without the comment above its title."""
-    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text("utf-8")
+    text = shipped.find("ui", "guides", f"{name}.md").read_text("utf-8")
     return text[text.index("# ") :]
 
 
@@ -343,7 +343,7 @@ def list_stems(query: str, language: str = DEFAULT_LANGUAGE) -> list[str]:
 @cache
 def _read_filler_words() -> dict[str, frozenset[str]]:
     """Return the words of a question that say nothing about its subject, by language."""
-    words = tomllib.loads(executable.shipped_path("ui", "guides", "filler_words.toml").read_text("utf-8"))
+    words = tomllib.loads(shipped.find("ui", "guides", "filler_words.toml").read_text("utf-8"))
     return {language: frozenset(text.split()) for language, text in words.items()}
 
 

@@ -8,12 +8,13 @@ import mimetypes
 import re
 import secrets
 from functools import cache
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from sanic import Request, Sanic
 from sanic.response import HTTPResponse
 
-from appliance.core import executable, i18n
+from appliance.core import i18n, shipped
 
 # Replacements that shorten a style sheet: comments, indentation, and spaces around punctuation are removed.
 _CSS_REPLACEMENTS = ((re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL), ""), (re.compile(r"\s+"), " "),
@@ -36,15 +37,14 @@ class StaticFile(NamedTuple):
 @cache
 def load_all() -> tuple[str, dict[str, StaticFile]]:
     """Return the digest of all static files, and the files by their path below `static`; style sheets are minified."""
-    root = executable.shipped_path("static")
     files: dict[str, StaticFile] = {}
     digest = hashlib.sha256()
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        name, content = path.relative_to(root).as_posix(), path.read_bytes()
-        if path.suffix == ".css":
+    for name, file in shipped.list_files(shipped.find("static")):
+        content = file.read_bytes()
+        if name.endswith(".css"):
             content = minify_css(content.decode()).encode()
         digest.update(name.encode() + b"\0" + content)
-        kind = _CONTENT_TYPES.get(path.suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        kind = _CONTENT_TYPES.get(PurePath(name).suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
         files[name] = StaticFile(kind, content)
     return digest.hexdigest()[:12], files
 

@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from appliance.core import shipped
+
 if TYPE_CHECKING:
     from babel import Locale
 
@@ -35,7 +37,6 @@ LANGUAGES = {
 DEFAULT_LANGUAGE = "en"
 # The name of the catalogues and of the directory that holds them.
 DOMAIN, DIRECTORY = "campanero", "appliance/locale"
-_ROOT = Path(__file__).resolve().parents[2]
 
 # Further languages for tests, by code, with the paths of their catalogues.
 _test_catalogues: dict[str, Path] = {}
@@ -535,14 +536,13 @@ def _read_catalogue(language: str) -> stdlib_gettext.NullTranslations:
     """Return the catalogue of a language: the compiled file, or in a checkout the `.po` file, compiled in memory."""
     if language == DEFAULT_LANGUAGE:
         return stdlib_gettext.NullTranslations()
-    directory = _ROOT / DIRECTORY / language / "LC_MESSAGES"
-    compiled = directory / f"{DOMAIN}.mo"
+    compiled = shipped.find(DIRECTORY, language, "LC_MESSAGES", f"{DOMAIN}.mo")
     if language in _test_catalogues:
         content = _compile_once(_test_catalogues[language])
-    elif compiled.exists():
+    elif compiled.is_file():
         content = compiled.read_bytes()
     else:
-        content = _compile_once(directory / f"{DOMAIN}.po")
+        content = _compile_once(shipped.ROOT / DIRECTORY / language / "LC_MESSAGES" / f"{DOMAIN}.po")
     return stdlib_gettext.GNUTranslations(io.BytesIO(content))
 
 

@@ -15,7 +15,7 @@ from sanic.response import json
 from appliance.api.endpoints import FORM_SUBMISSION_PATH
 from appliance.content import media
 from appliance.content.designs.sections import social
-from appliance.core import crypto, executable, validation
+from appliance.core import crypto, shipped, validation
 from appliance.core.errors import NotFound
 from appliance.inbound import delivery_reports, incoming_sms, providers
 from appliance.inbound.delivery_reports import MessageInFlight
@@ -71,7 +71,7 @@ async def show_icon(request: Request, name: str) -> HTTPResponse:
 
 @cache
 def _load_icons() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in social.ICONS.glob("*.png")}
+    return {path.name: path.read_bytes() for path in shipped.find(social.ICONS).iterdir() if path.name.endswith(".png")}
 
 
 def _require_open_post(request: Request, is_open: bool) -> None:
@@ -149,7 +149,7 @@ _WEBHOOK_PREFIX = "/hooks/"
 
 
 async def _serve_css(request: Request) -> HTTPResponse:
-    body = executable.shipped_path("appliance", "public", "html", "public.css").read_bytes()
+    body = shipped.find("appliance", "public", "html", "public.css").read_bytes()
     return HTTPResponse(body, 200, {"Cache-Control": "max-age=3600"}, content_type="text/css; charset=utf-8")
 
 

@@ -115,7 +115,6 @@ def _parse_retries(text: str) -> int:
 
 def run(arguments: list[str]) -> int:
     """Run the command that the arguments name, print its errors on stderr, and return its exit code."""
-    gc.enable()
     try:
         "".join(arguments).encode()
     except UnicodeEncodeError:
@@ -149,22 +148,26 @@ def run(arguments: list[str]) -> int:
 def _run_connected(options: argparse.Namespace, run_command: RunConnected) -> None:
     profile = profiles.choose(options.profile)
     options.program = output.compile_filter(options.jq)
+    run_command(options, _connect(profile, options.retries))
+
+
+def _connect(profile: Profile, retries: int) -> Any:
+    """Return a connection to the service of a profile."""
     # httpx takes most of the time of a start, and --help and mistakes need not wait for it.
     from appliance.remote.connection import Connection
 
-    run_command(options, Connection(profile, options.retries))
+    gc.enable()  # `appliance.__main__` has disabled it for the time of the imports
+    return Connection(profile, retries)
 
 
 def _login(options: argparse.Namespace) -> None:
-    from appliance.remote.connection import Connection
-
     url = profiles.parse_url(options.url)
     name = profiles.parse_name(options.profile or os.environ.get(profiles.PROFILE_VARIABLE) or profiles.DEFAULT_NAME)
     profiles.warn_without_encryption(url)
     key = _read_key(url)
     account, headers = "", {}
     try:
-        response = Connection(Profile(url, key), retries=0).request("GET", "/account")
+        response = _connect(Profile(url, key), retries=0).request("GET", "/account")
         headers, account = dict(response.headers), str(response.json()["name"])
     except ServiceError as error:
         # A key without the scope `account:read` is valid for other requests.

@@ -162,8 +162,8 @@ def test_bundled_certificates_are_the_fallback(tmp_path: Path) -> None:
     """A system without CA certificates trusts the bundled ones."""
     skip_unless_mounts_allowed()
     script = (
-        "import ssl; from appliance.core import executable; before = len(ssl.create_default_context().get_ca_certs());"
-        "executable.trust_certificates(); print(before, len(ssl.create_default_context().get_ca_certs()))"
+        "import ssl; from appliance.core import loader; before = len(ssl.create_default_context().get_ca_certs());"
+        "loader.trust_certificates(); print(before, len(ssl.create_default_context().get_ca_certs()))"
     )
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
     result = run_in_mount_namespace('mount -t tmpfs none /etc/ssl; exec "$@"', sys.executable, "-c", script, env=env)

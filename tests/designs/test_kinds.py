@@ -20,6 +20,7 @@ from appliance.content.designs.theme import (
     resolve_theme,
 )
 from tests.designs.samples import LOOK
+from tests.kit.server import ROOT
 
 SHOP, PICTURE = "https://shop.example", "https://pictures.example/a.png"
 BUTTON = {"text": "Go"}
@@ -178,7 +179,7 @@ def test_social_links_are_icons() -> None:
     assert ">Diary<" in render_section("social", look, links=[{"platform": "Diary", "url": SHOP}]).html
     styles = ("colour", "ink-dark", "ink-light", "outline-dark", "outline-light")
     files = {f"{name}-{style}.png" for name in social.PLATFORMS if name != "twitter" for style in styles}
-    assert {path.name for path in social.ICONS.glob("*.png")} == files
+    assert {path.name for path in (ROOT / social.ICONS).glob("*.png")} == files
 
 
 def test_plain_text_of_an_html_section() -> None:

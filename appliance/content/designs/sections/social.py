@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from appliance.content.designs import theme
 from appliance.content.designs.kind import Kind, View, choice, items, line, number, url
-from appliance.core import executable
 from appliance.core.i18n import gettext_noop
 
-# The icons: `NAME.svg` and `NAME-STYLE.png`, in the styles colour, ink-dark, ink-light, outline-dark, outline-light.
-ICONS = executable.shipped_path("appliance", "content", "designs", "icons")
+# The shipped directory of the icons: `NAME.svg` and `NAME-STYLE.png`, in the styles colour, ink-dark, ink-light,
+# outline-dark, outline-light.
+ICONS = "appliance/content/designs/icons"
 
 
 class Platform(NamedTuple):
