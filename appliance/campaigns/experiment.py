@@ -223,11 +223,10 @@ def store_unfinished_sizes(campaign: Campaign) -> None:
         store_sizes(campaign.id, {int(number): count for number, count in state["counts"].items()})
 
 
-# The condition on `channel` and `run_id` lets the index of open messages find those without a time.
+# The condition on `run_id` lets the index of open messages find those without a time.
 _WAITING_IDS = (
-    "SELECT id FROM message INDEXED BY message_due WHERE campaign_id = :campaign AND channel = :channel "
-    "AND due_at IS NULL AND run_id IS NULL AND status IN ('queued', 'held') AND variant = 0 AND id > :after "
-    "ORDER BY id LIMIT :size"
+    "SELECT id FROM message INDEXED BY message_due WHERE campaign_id = :campaign AND due_at IS NULL "
+    "AND run_id IS NULL AND status IN ('queued', 'held') AND variant = 0 AND id > :after ORDER BY id LIMIT :size"
 )
 # A contact who was deleted has no position, and one who was merged may have the position of the holdout. Their rows get
 # the variant `:rest` when all who wait are released, outside of the comparison; else they would wait forever.
@@ -269,7 +268,7 @@ def release_batch(campaign_id: int, size: int) -> int:
     campaign, experiment = Campaign.get_by_id(campaign_id), setup.experiment
     after = experiment.released_id
     ids = [row[0] for row in rows(
-        _WAITING_IDS, {"campaign": campaign_id, "channel": campaign.channel, "after": after, "size": size}
+        _WAITING_IDS, {"campaign": campaign_id, "after": after, "size": size}
     )]  # fmt: skip
     if not ids or campaign.phase == "cancelled":
         experiment.state = "testing" if experiment.winner is None else "decided"
@@ -403,7 +402,7 @@ class NextStep(NamedTuple):
 
 # Messages that were tried and deferred do not count: a few of them may take days.
 _LAST_UNTRIED = (
-    "SELECT max(coalesce(due_at, 0)) FROM message INDEXED BY message_due WHERE campaign_id = ? AND channel = ? "
+    "SELECT max(coalesce(due_at, 0)) FROM message INDEXED BY message_due WHERE campaign_id = ? "
     "AND run_id IS NULL AND status IN ('queued', 'held') AND variant > 0 AND attempts = 0"
 )
 _RUNNING = (
@@ -465,7 +464,7 @@ def find_next_step(campaign_id: int) -> NextStep | None:
 
 def _find_later_end(campaign: Campaign, experiment: Experiment) -> int | None:
     """Return the end of a test whose time is over before all its messages left, or None if all were tried."""
-    last = scalar(_LAST_UNTRIED, (campaign.id, campaign.channel))
+    last = scalar(_LAST_UNTRIED, (campaign.id,))
     return None if last is None else max(clock.now_ms(), last) + experiment.decide_after_minutes * _MINUTE_MS
 
 

@@ -27,9 +27,8 @@ from appliance.storage.models import Account, Campaign, Experiment
 
 # The number of messages, the next to be sent, that are examined for their recipient groups or phone numbers.
 _SAMPLE_SIZE = 500
-# The condition on `channel` lets the index return rows in the order of `due_at`; without it all rows would be sorted.
 # Messages that wait for the winner of an A/B test have no time.
-_OPEN_OR_WAITING = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
+_OPEN_OR_WAITING = "campaign_id = ? AND status IN ('queued', 'held') AND run_id IS NULL"
 _OPEN = f"{_OPEN_OR_WAITING} AND due_at NOT NULL"
 _PAUSE_TEXTS = {
     None: gettext_noop("paused by a user"),
@@ -103,7 +102,7 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     if lease_problem is not None:
         return HoldReason("lease", lease_problem)
     next_message = fetch_one(
-        f"SELECT {COLUMNS}, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _index_values(campaign)
+        f"SELECT {COLUMNS}, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", (campaign.id,)
     )
     if next_message is None:
         return _find_test(campaign, zone)
@@ -153,7 +152,7 @@ def _find_calendar(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReaso
     if due_at <= clock.now_ms() or campaign.account.marketing_calendar is None:
         return None
     sql = f"SELECT count(*) FROM message WHERE {_OPEN} AND status = 'held' AND due_at >= ? AND attempts = 0"
-    count = int(scalar(sql, (*_index_values(campaign), due_at)))
+    count = int(scalar(sql, (campaign.id, due_at)))
     if not count:
         return None
     text = ngettext(
@@ -167,9 +166,7 @@ def _find_calendar(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReaso
 
 def _find_test(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
     """Return the reason if the only open messages wait for the winner of an A/B test."""
-    is_waiting = fetch_one(
-        f"SELECT 1 FROM message WHERE {_OPEN_OR_WAITING} AND due_at IS NULL LIMIT 1", _index_values(campaign)
-    )
+    is_waiting = fetch_one(f"SELECT 1 FROM message WHERE {_OPEN_OR_WAITING} AND due_at IS NULL LIMIT 1", (campaign.id,))
     if is_waiting is None:
         return None
     experiment = Experiment.get(Experiment.campaign == campaign.id)
@@ -197,7 +194,7 @@ def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldRe
     if due_at <= now:
         return None
     sql = f"SELECT count(*) FROM message WHERE {_OPEN} AND status = 'held' AND due_at > ? AND attempts = 0"
-    count = int(scalar(sql, (*_index_values(campaign), now)))
+    count = int(scalar(sql, (campaign.id, now)))
     if not count:
         return None
     if sms_rules.get_parts_limit_end(campaign.account_id, zone.key, now) is not None:
@@ -274,7 +271,7 @@ def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: Z
     )
     if day is None or provider != DIRECT:
         return None
-    remaining = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", _index_values(campaign)))
+    remaining = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", (campaign.id,)))
     last_day = senders.estimate_end(day, remaining)
     values = {"state": senders.describe_full_day(day), "time": _format_time(day.ends_at, zone)}
     if last_day is None:
@@ -306,21 +303,17 @@ def _find_full_quota(campaign: Campaign, status: SendStatus, provider: str) -> E
     return exhausted
 
 
-def _index_values(campaign: Campaign) -> tuple[int, str]:
-    return campaign.id, campaign.channel
-
-
 def _list_recipient_groups(campaign: Campaign) -> list[str]:
     """Return the recipient groups of the next `_SAMPLE_SIZE` messages, each once."""
     sql = f"SELECT provider, recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_SAMPLE_SIZE}"
-    keys = rows(sql, _index_values(campaign))
+    keys = rows(sql, (campaign.id,))
     return [*dict.fromkeys(mx_routes.get_recipient_group(provider, address or "") for provider, address in keys)]
 
 
 def _list_next_numbers(campaign: Campaign) -> list[str]:
     """Return the phone numbers of the next `_SAMPLE_SIZE` messages."""
     sql = f"SELECT recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_SAMPLE_SIZE}"
-    return [number or "" for (number,) in rows(sql, _index_values(campaign))]
+    return [number or "" for (number,) in rows(sql, (campaign.id,))]
 
 
 def _find_retry(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
@@ -328,7 +321,7 @@ def _find_retry(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason |
     if due_at <= clock.now_ms() or scalar(in_hand, (campaign.id,)):
         return None
     confirmed = f"SELECT 1 FROM message WHERE {_OPEN} AND uncertain_count = 0 LIMIT 1"
-    if campaign.channel == "sms" and scalar(confirmed, _index_values(campaign)) is None:
+    if campaign.channel == "sms" and scalar(confirmed, (campaign.id,)) is None:
         text = gettext(
             "checking with the provider which unconfirmed messages it accepted, next at %(time)s",
             time=_format_time(due_at, zone, True),

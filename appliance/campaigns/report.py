@@ -44,11 +44,10 @@ def normalize_reply(text: str | None) -> str | None:
 
 
 _FAILED_STATUSES = ("failed", "bounced", "skipped", "uncertain", "complained")
-# Messages that wait for a retry are due later than untried ones. The conditions on `channel` and `run_id` let the index
-# find them directly.
+# Messages that wait for a retry are due later than untried ones. The condition on `run_id` lets the index find
+# them directly.
 _AWAITS_RETRY = (
-    "m.campaign_id = ? AND m.channel = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? "
-    "AND m.attempts > 0"
+    "m.campaign_id = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? AND m.attempts > 0"
 )
 _FAILED_LIST = f"({','.join(repr(status) for status in _FAILED_STATUSES)})"
 _PROBLEM_COLUMNS = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
@@ -160,8 +159,8 @@ def _group_problems(condition: str, values: tuple[Any, ...]) -> list[_ProblemGro
     return groups[:_MAX_SHOWN] + [group for group in groups[_MAX_SHOWN:] if group.status == "skipped"]
 
 
-def _retry_parameters(campaign: Campaign) -> tuple[int, str, int]:
-    return campaign.id, campaign.channel, campaign.hold_until or 0
+def _retry_parameters(campaign: Campaign) -> tuple[int, int]:
+    return campaign.id, campaign.hold_until or 0
 
 
 def count_in_delivery(campaign_id: int) -> int:

@@ -80,13 +80,13 @@ _COUNT_CLICKS = (
     "WHERE m.campaign_id = ? AND m.clicked_at NOT NULL GROUP BY t.hour"
 )
 _LIST_WAITING = (
-    "SELECT send_time_id, count(*) FROM message INDEXED BY message_due WHERE campaign_id = ? AND channel = ? "
+    "SELECT send_time_id, count(*) FROM message INDEXED BY message_due WHERE campaign_id = ? "
     "AND run_id IS NULL AND status IN ('queued', 'held') GROUP BY send_time_id"
 )
 _OVERDUE = (
     "SELECT c.account_id, c.id FROM campaign c WHERE c.phase = 'sending' AND c.local_time NOT NULL "
     "AND c.deleted_at IS NULL AND EXISTS (SELECT 1 FROM message m INDEXED BY message_due WHERE m.campaign_id = c.id "
-    "AND m.channel = c.channel AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > c.started_at "
+    "AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > c.started_at "
     "AND m.due_at > :heartbeat AND m.due_at < :latest AND m.attempts = 0)"
 )
 _IS_ANY_SENDING = (
@@ -243,7 +243,7 @@ def list_progress(campaign: Campaign) -> list[ZoneProgress]:
 
     While recipients wait after the winner of an A/B test was chosen, the time of their zone is when they get it.
     """
-    waiting = dict(rows(_LIST_WAITING, (campaign.id, campaign.channel)))
+    waiting = dict(rows(_LIST_WAITING, (campaign.id,)))
     return [
         ZoneProgress(
             zone, hour, next_due_at if row_id in waiting else due_at, due_at, recipients, waiting.get(row_id, 0)

@@ -426,6 +426,13 @@ def _attribution_days(handle: Any) -> None:
         handle.execute("ALTER TABLE account ADD COLUMN attribution_days INTEGER NOT NULL DEFAULT 7")
 
 
+def _due_index(handle: Any) -> None:
+    """Make the index of open messages of campaigns smaller: before, it also had the channel, and single messages."""
+    if scalar("SELECT sql FROM sqlite_schema WHERE name = 'message_due'") != models.DUE_INDEX:
+        handle.execute("DROP INDEX message_due")
+        handle.execute(models.DUE_INDEX)
+
+
 MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _create_first_schema, _restorations, _installation, _send_log, _send_log_provider,
     _contact_name_order, _experiments, _step_branches, _message_rounds, _flow_pause_reason, _entry_places,
@@ -450,6 +457,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (
     _contact_zones,
     _public_urls,
     _attribution_days,
+    _due_index,
 )  # fmt: skip
 
 

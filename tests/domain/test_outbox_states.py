@@ -56,6 +56,18 @@ def test_counts_and_pages_match_the_rows(ledger: Home, kinds: list[str], size: i
         assert delivery_status.list_outbox(ledger.account_id + 1, state, 1, 10, 0).rows == [], state
 
 
+def test_open_messages_are_counted_by_an_index(home: Home) -> None:
+    """Open messages of a campaign, and those of an account by channel, are counted without reading others."""
+    single, flows, campaign = delivery_status._list_sources("sms", home.account_id, [1])
+    for (where, values), key in (
+        (single, "message_due_alone (account_id=? AND channel=? AND due_at>?)"),
+        (flows, "message_due_of_flows (account_id=? AND channel=? AND due_at>?)"),
+        (campaign, "message_due (campaign_id=? AND due_at>?)"),
+    ):
+        sql = f"EXPLAIN QUERY PLAN SELECT count(*) FROM message WHERE {where} AND {delivery_status._OPEN}"
+        assert key in str(rows(sql, values)), where
+
+
 def test_retry_by_ids(ledger: Home) -> None:
     """Failed and uncertain messages are retried once; sent, unknown and other accounts' messages are left out."""
     message_ids = [finish(claim_next(), kind).id for kind in ("permanent", "uncertain", "accepted")]

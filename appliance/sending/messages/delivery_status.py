@@ -9,7 +9,7 @@ from appliance.accounts.accounts import RESTORED, describe_restore_stop
 from appliance.core import clock, data_dir, i18n
 from appliance.core.cache import CostAwareCache
 from appliance.core.i18n import gettext, ngettext
-from appliance.sending.messages import ledger, senders, sms_rules
+from appliance.sending.messages import ledger, queue_reader, senders, sms_rules
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.settings import config, transports
 from appliance.settings.schema import Email, Sms
@@ -94,6 +94,7 @@ def get_send_status(channel: str = "email") -> SendStatus:
 CHANNELS = ("email", "sms")
 # Messages of a paused flow have no due time and are not counted.
 _OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
+_SINGLE = "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND account_id = ?"
 # An SQL condition for messages, and its values.
 _SourceCondition = tuple[str, tuple[Any, ...]]
 
@@ -137,13 +138,15 @@ def _list_sources(channel: str, account_id: int | None, campaign_ids: Iterable[i
 
     Each is answered by one index. Without an account, they match single messages and messages of flows of all accounts.
     """
-    # A plus sign keeps SQLite from choosing an index that begins with the account instead of that of open messages.
-    single, of_flows = ("", "") if account_id is None else (" AND +account_id = ?", " AND account_id = ?")
-    values = (channel,) if account_id is None else (channel, account_id)
+    # The index of single messages begins with the account.
+    account_ids = queue_reader.list_accounts_with_single_messages() if account_id is None else [account_id]
+    of_flows: _SourceCondition = ("channel = ? AND run_id IS NOT NULL", (channel,))
+    if account_id is not None:
+        of_flows = ("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id))
     return [
-        (f"campaign_id IS NULL AND channel = ? AND run_id IS NULL{single}", values),
-        (f"channel = ? AND run_id IS NOT NULL{of_flows}", values),
-        *(("campaign_id = ? AND channel = ? AND run_id IS NULL", (number, channel)) for number in campaign_ids),
+        *((_SINGLE, (channel, number)) for number in account_ids),
+        of_flows,
+        *(("campaign_id = ? AND run_id IS NULL", (number,)) for number in campaign_ids),
     ]
 
 
@@ -343,14 +346,14 @@ def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) ->
 
 def count_waiting(account_id: int, channel: str) -> WaitingCounts:
     """Return the counts of an account's open messages of a channel, including messages of paused campaigns."""
-    now, open_rows, ready, sending = clock.now_ms(), 0, 0, 0
+    now, open_rows, ready = clock.now_ms(), 0, 0
     oldest: list[int] = []
     campaign_ids = [row[0] for row in rows(_LIVE_CAMPAIGNS_OF_ACCOUNT, (account_id, channel))]
     for where, values in _list_sources(channel, account_id, campaign_ids):
         waiting, due = _count_open(where, values, now)
         open_rows, ready = open_rows + waiting, ready + due
-        sending += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))
         oldest += _find_oldest_due(where, values, now)
+    sending = sum(_count_sending(campaign_id, channel, account_id) for campaign_id in (None, *campaign_ids))
     return WaitingCounts(open_rows, ready, sending, min(oldest, default=None))
 
 
@@ -557,13 +560,10 @@ def _get_retrying_sources(account_id: int) -> list[_SourceCondition]:
     `due_at` with that time, so that the index skips these messages.
     """
     sources: list[_SourceCondition] = [
-        (
-            "campaign_id = ? AND channel = ? AND run_id IS NULL AND due_at > ? AND attempts > 0",
-            (campaign_id, channel, hold),
-        )
-        for campaign_id, channel, hold in rows(_OPEN_CAMPAIGNS, (account_id,))
+        ("campaign_id = ? AND run_id IS NULL AND due_at > ? AND attempts > 0", (campaign_id, hold))
+        for campaign_id, _, hold in rows(_OPEN_CAMPAIGNS, (account_id,))
     ]
-    single = "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ? AND attempts > 0"
+    single = f"{_SINGLE} AND attempts > 0"
     of_flows = "channel = ? AND run_id IS NOT NULL AND account_id = ? AND attempts > 0"
     for channel in ("email", "sms"):
         sources += [(single, (channel, account_id)), (of_flows, (channel, account_id))]

@@ -44,9 +44,9 @@ _CAMPAIGN_SENDERS = (
 _ACCOUNTS = (
     "WITH RECURSIVE waiting(id) AS (SELECT min(account_id) FROM message WHERE {where} UNION ALL "
     "SELECT (SELECT min(account_id) FROM message WHERE {where} AND account_id > waiting.id) "
-    "FROM waiting WHERE waiting.id IS NOT NULL) "
-    "SELECT id FROM waiting WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+    "FROM waiting WHERE waiting.id IS NOT NULL) SELECT id FROM waiting WHERE id IS NOT NULL"
 )
+_SENDING_ACCOUNTS = f"{_ACCOUNTS} AND id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
 _SINGLE_ROWS = f"campaign_id IS NULL AND run_id IS NULL AND {_OPEN}"
 _FLOW_ROWS = f"run_id IS NOT NULL AND {_OPEN}"
@@ -88,6 +88,11 @@ def _get_live_campaigns(channel: str) -> dict[int, int]:
     )
 
 
+def list_accounts_with_single_messages() -> list[int]:
+    """Return the ids of the accounts with open single messages, also of those whose sending was stopped."""
+    return [row[0] for row in rows(_ACCOUNTS.format(where=_SINGLE_ROWS))]
+
+
 def list_campaign_senders(channel: str) -> dict[int, set[str]]:
     """Return the sender addresses of each campaign that may send now: several if its variants have their own.
 
@@ -107,11 +112,11 @@ def get_live_sources(channel: str) -> dict[int, list[Source]]:
     sources_by_account: dict[int, list[Source]] = {}
     for campaign_id, account_id in _get_live_campaigns(channel).items():
         sources_by_account.setdefault(account_id, []).append(Source("campaign", campaign_id))
-    for (account_id,) in rows(_ACCOUNTS.format(where=_FLOW_ROWS)):
+    for (account_id,) in rows(_SENDING_ACCOUNTS.format(where=_FLOW_ROWS)):
         sources_by_account.setdefault(account_id, []).append(Source("flow", account_id))
     for sources in sources_by_account.values():
         random.shuffle(sources)
-    for (account_id,) in rows(_ACCOUNTS.format(where=_SINGLE_ROWS)):
+    for (account_id,) in rows(_SENDING_ACCOUNTS.format(where=_SINGLE_ROWS)):
         sources_by_account.setdefault(account_id, []).insert(0, Source("single", account_id))
     return sources_by_account
 
@@ -359,7 +364,7 @@ def get_source(row: LedgerRow) -> Source:
 def build_open_condition(source: Source, channel: str) -> tuple[str, tuple[int | str, ...]]:
     """Return the SQL condition for the open rows of a source, with its parameters; each kind of source has an index."""
     if source.kind == "campaign":
-        return f"campaign_id = ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source.id, channel)
+        return f"campaign_id = ? AND run_id IS NULL AND {_OPEN}", (source.id,)
     return f"account_id = ? AND channel = ? AND {_FLOW_ROWS if source.kind == 'flow' else _SINGLE_ROWS}", (
         source.id,
         channel,

@@ -75,6 +75,7 @@ from appliance.storage.models.flows import (
 )
 from appliance.storage.models.inbound import Bounce, Incoming, ProcessedNotification, Receipt
 from appliance.storage.models.message import (
+    DUE_INDEX,
     VARIANT_INDEXES,
     Attachment,
     BulkContent,
@@ -120,6 +121,7 @@ ALL = (
 __all__ = [
     "ALL",
     "CONTACT_NAME_INDEX",
+    "DUE_INDEX",
     "NESTED_STEP_KEYS",
     "SEARCH_SQL",
     "VARIANT_INDEXES",
