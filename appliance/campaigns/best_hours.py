@@ -63,6 +63,11 @@ class HourWeights(NamedTuple):
     people: int
 
     @property
+    def highest(self) -> float:
+        """Return how good the best hour of all is for a person without clicks."""
+        return max(self.weights)
+
+    @property
     def best(self) -> int:
         """Return the best hour of all."""
         return self.first + max(range(len(self.weights)), key=lambda index: self.weights[index])
@@ -80,15 +85,15 @@ class HourWeights(NamedTuple):
         return f"(k.clicks + CASE k.hour {cases} END)"
 
     def build_condition(self) -> str:
-        """Return whether an hour is better for a person than the best of all, as SQL of their row `k`."""
-        end = self.first + len(self.weights)
-        return f"k.hour >= {self.first} AND k.hour < {end} AND {self.build_score()} > {max(self.weights)!r}"
+        """Return whether an hour is one of those to choose from, as SQL of the row `k` of a person."""
+        return f"k.hour >= {self.first} AND k.hour < {self.first + len(self.weights)}"
 
     def build_sql(self, contact_id: str) -> str:
         """Return the best hour of the contact with this id, as SQL, by the same rule as `choose`."""
+        score = self.build_score()
         return (
-            f"coalesce((SELECT k.hour FROM click_hour k WHERE k.contact_id = {contact_id} "
-            f"AND {self.build_condition()} ORDER BY {self.build_score()} DESC LIMIT 1), {self.best})"
+            f"coalesce((SELECT k.hour FROM click_hour k WHERE k.contact_id = {contact_id} AND {self.build_condition()} "
+            f"AND {score} > {self.highest!r} ORDER BY {score} DESC LIMIT 1), {self.best})"
         )
 
 

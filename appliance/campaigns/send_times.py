@@ -50,8 +50,8 @@ _SLOTS_AT_ONCE = 50_000
 NEXT_DUE_SQL = "(SELECT t.next_due_at FROM send_time t WHERE t.id = message.send_time_id)"
 _MOVE_TO_OWN_HOURS = (
     "UPDATE recipient_list.person SET slot = slot + 1 + b.hour FROM (SELECT p.pos, k.hour, "
-    "max({score}) FROM recipient_list.person p CROSS JOIN click_hour k ON k.contact_id = p.contact "
-    "WHERE {condition} GROUP BY p.pos) b WHERE person.pos = b.pos"
+    "max({score}) AS score FROM recipient_list.person p CROSS JOIN click_hour k ON k.contact_id = p.contact "
+    "WHERE {condition} GROUP BY p.pos HAVING score > {highest}) b WHERE person.pos = b.pos"
 )
 # The clicks of this many recipients show those of all well enough.
 _MAX_WEIGHED = 20_000
@@ -207,7 +207,9 @@ def _move_to_own_hours(hours: range, listed: int) -> int:
     Return the best hour of all others.
     """
     weights = best_hours.estimate_of(_WEIGHED, {"step": -(-listed // _MAX_WEIGHED) or 1}, hours[0], hours[-1] + 1)
-    move = _MOVE_TO_OWN_HOURS.format(score=weights.build_score(), condition=weights.build_condition())
+    move = _MOVE_TO_OWN_HOURS.format(
+        score=weights.build_score(), condition=weights.build_condition(), highest=repr(weights.highest)
+    )
     connection().execute(move)
     return weights.best
 
