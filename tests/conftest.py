@@ -131,7 +131,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for garbage again, but not among what was collected; begin to build the executable if a test needs it."""
-    gc.collect()
     gc.freeze()
     gc.enable()
     is_first_process = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"

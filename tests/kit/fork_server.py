@@ -426,6 +426,7 @@ def _prepare(directory: str) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # what is imported stays; a service turns it on again
     _prepare(sys.argv[2])
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
