@@ -20,6 +20,7 @@ from tests.kit.dns import DnsServer
 from tests.kit.executable import build_executable, build_in_background
 from tests.kit.fake_sms import FakeSms
 from tests.kit.fork_server import fork_server
+from tests.kit.processor_report import ProcessorReport
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew, to be looked at")
     parser.addoption("--write-guide-pictures", action="store_true", help="take the pictures of the guides anew")
     parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
+    parser.addoption("--processor", metavar="FILE", help="write the processor seconds of each test file")
 
 
 # The ring of each test directory: in process, against the running service, in a browser, or with real faults
@@ -126,6 +128,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # What is imported and collected stays, so that looking for garbage in it takes a fifth of the collection
     gc.disable()
     axe.check_all_everywhere = sampling.is_full = bool(config.getoption("--full"))
+    if path := config.getoption("--processor"):
+        config.pluginmanager.register(ProcessorReport(Path(path)))
 
 
 @pytest.hookimpl(trylast=True)
