@@ -110,7 +110,7 @@ def test_fields_of_segments_are_grouped(page: Page) -> None:
     page.get_by_role("button", name="Field:").click()
     assert "Reason for suppression" in search(page, "subscriptions")
     options = search(page, "engagement open")
-    for label in ("Opened a certain campaign", "Number of emails opened", "Date of the last email open"):
+    for label in ("Opened a specific campaign", "Number of emails opened", "Date of the last email open"):
         assert label in options
 
 

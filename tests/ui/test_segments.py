@@ -408,7 +408,7 @@ def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     condition.get_by_label("Value").fill("20")
     sentence = "“order placed”: never in the last 30 days where Total is over 20."
     expect(page.locator(".sentence")).to_have_text(sentence)
-    choose_field(page, rule, "opened a certain")
+    choose_field(page, rule, "opened a specific")
     expect(condition).to_have_count(0)
     rule.get_by_label("Comparison").select_option("no campaign")
     expect(page.locator(".sentence")).to_have_text("Opened no campaign.")

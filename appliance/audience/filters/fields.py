@@ -289,7 +289,7 @@ FIELDS: tuple[Field, ...] = (
     _link("contact_flow", gettext_noop("Active flow"), "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
     _link(
         "campaign_sent",
-        gettext_noop("Received a certain campaign"),
+        gettext_noop("Received a specific campaign"),
         "campaign",
         "message",
         "campaign_id",
@@ -297,7 +297,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _link(
         "campaign_opened",
-        gettext_noop("Opened a certain campaign"),
+        gettext_noop("Opened a specific campaign"),
         "campaign",
         "message",
         "campaign_id",
@@ -305,7 +305,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _link(
         "campaign_clicked",
-        gettext_noop("Clicked in a certain campaign"),
+        gettext_noop("Clicked in a specific campaign"),
         "campaign",
         "message",
         "campaign_id",

@@ -515,7 +515,7 @@ STARTERS = (
     ),
     SegmentStarter(
         "never_opened", gettext_noop("Never opened"),
-        gettext_noop("Got at least one email, and never opened or clicked one."),
+        gettext_noop("Received at least one email, but never opened or clicked one."),
         (
             _filter("email_sent_count", "gteq", 1), _filter("email_open_count", "lteq", 0),
             _filter("email_click_count", "lteq", 0),
