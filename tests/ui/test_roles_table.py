@@ -14,7 +14,7 @@ SERVER_ENV = {"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "1000"}
 FORMS = {
     "viewer": """
         /login/oidc/*/finish /accounts/open /login /logout /forgot /invitations/*/* /oauth/authorize /reset/* /setup/*
-        /segments/check /segments/rows /login/passkey
+        /segments/*/preview /segments/check /segments/rows /login/passkey
         /settings/apps/*/disconnect /settings/keyboard /settings/theme /setup/*/account-name
         /settings/you /settings/you/language /settings/you/otp /settings/you/otp/off /settings/you/password
         /settings/you/identities/* /settings/you/identities/*/unlink

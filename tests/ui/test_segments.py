@@ -386,6 +386,20 @@ def test_a_viewer_sees_no_save_buttons(browser: Browser, server: Server, api: Cl
     assert problems.found == []
 
 
+def test_a_viewer_tries_rules_without_javascript(server: Server, api: Client) -> None:
+    """Each button of a viewer shows the page with changed rules, and saves nothing."""
+    row = api.post("/segments", {"name": "Tried", "filters": []}).expect(201)
+    server.cli("user", "add", "--email", "reader@example.org", "--role", "viewer", stdin=PASSWORD + "\n")
+    page = HtmlPage(ScriptlessBrowser(api, "reader@example.org"), f"/segments/{row['id']}")
+    page = page.press("Add condition")
+    assert len(page.all("[data-rule]")) == 1
+    page = page.press("Add group")
+    assert len(page.all("[data-rule]")) > 2
+    page = page.press("Search")
+    assert len(page.all("[data-rule]")) > 2
+    assert api.get(f"/segments/{row['id']}").expect(200)["filters"] == row["filters"]
+
+
 def test_fields_are_found_by_the_words_of_marketers(page: Page) -> None:
     """The best match is chosen at once; an event of the account is not offered; "did not happen" needs no number."""
     page.goto("/segments/new")

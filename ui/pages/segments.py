@@ -184,6 +184,20 @@ async def update(request: Request, visit: Visit, segment_id: int) -> HTTPRespons
     return await _save(request, visit, await fetch(store.get, visit.account_id, segment_id))
 
 
+@pages.post("/<segment_id:int>/preview")
+@signed_in("contacts:read")
+async def preview(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
+    """Show the page of a segment with changed rules, which are not saved.
+
+    Users who may not save a segment try rules with it, and without JavaScript.
+    """
+    row = await fetch(store.get, visit.account_id, segment_id)
+    form = Form.from_request(request)
+    rows = FilterRows.from_form(form.lists)
+    rows.apply_action(form.lists)
+    return await _render_builder(request, visit, form, rows, row, 200)
+
+
 async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
     form = Form.from_request(request)
     rows = FilterRows.from_form(form.lists)
