@@ -10,7 +10,20 @@
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
     if (ctx.target?.id === "sign") for (const details of document.querySelectorAll("[data-field] details:has([aria-invalid])")) details.open = true;
   });
-  document.addEventListener("click", ({ target }) => target.closest?.("#add-field button") && document.getElementById("add-field").hidePopover(), true);
+  // The field that was added is what its author writes next.
+  let isAdding = false;
+  document.addEventListener("click", ({ target }) => {
+    if (!target.closest?.("#add-field button")) return;
+    document.getElementById("add-field").hidePopover();
+    isAdding = true;
+  }, true);
+  document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+    if (!isAdding || ctx.target?.id !== "sign") return;
+    isAdding = false;
+    const row = document.querySelector(".fieldrows > :last-child");
+    row.querySelector("details").open = true;
+    row.querySelector("[name^='label-']").focus();
+  });
   document.addEventListener("keydown", (event) => {
     const grip = event.target.closest?.("[data-field] > [data-grip]"), row = grip?.parentElement;
     const other = row && { ArrowUp: row.previousElementSibling, ArrowDown: row.nextElementSibling }[event.key];

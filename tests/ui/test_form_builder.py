@@ -51,6 +51,24 @@ def other_site() -> Iterator[list[str]]:
     site.server_close()
 
 
+def test_a_field_that_was_added_is_named_next(browser_page: Page) -> None:
+    """Its label has the focus, and not the title at the top of the page; the preview shows it without a label."""
+    page = browser_page
+    page.goto("/forms/new")
+    expect(page.get_by_label("Title", exact=True)).to_be_focused()
+    page.get_by_role("button", name="Add field").click()
+    page.locator("#add-field").get_by_role("button", name="Dropdown").click()
+    expect(page.locator("#field-3").get_by_label("Label")).to_be_focused()
+    expect(page.locator("#field-3").get_by_label("Label")).to_be_in_viewport()
+    page.keyboard.type("Favourite rose")
+    page.locator("#field-3").get_by_role("button", name="Remove").click()
+    expect(page.locator("#field-3")).to_have_count(0)
+    expect(page.get_by_label("Title", exact=True)).not_to_be_focused()
+    page.get_by_role("button", name="Add field").click()
+    page.locator("#add-field").get_by_role("button", name="Dropdown").click()
+    expect(page.frame_locator("#preview iframe").get_by_label("Dropdown")).to_be_visible()
+
+
 def test_building_a_form(server: Server, browser_page: Page) -> None:
     """Fields of each type are added, ordered and checked; the preview follows; errors lose nothing."""
     page = browser_page

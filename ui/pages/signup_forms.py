@@ -224,7 +224,13 @@ async def show_preview(request: Request, visit: Visit, token: str) -> HTTPRespon
 
 async def _add_preview(visit: Visit, form: Form) -> str:
     """Render the preview of the settings in a form, and return its token."""
-    row = await _build_preview_form(visit.account_id, _read_form(form))
+    values = _read_form(form)
+    for field, title in zip(values["fields"], (row.title for row in list_rows(form)), strict=True):
+        # So that a field appears as soon as it is added
+        field["label"] = field["label"] or title
+        if field.get("options") == []:
+            field["options"] = ["…"]
+    row = await _build_preview_form(visit.account_id, values)
     style = await fetch(brands.get_page_style, visit.account_id, row.language)
     nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
     scheme: Literal["light", "dark"] = "dark" if form["scheme"] == "dark" else "light"
