@@ -19,6 +19,7 @@ from tests.kit.clock import TestClock
 from tests.kit.html_page import HtmlPage, select, text_of
 from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
+from ui.widgets import charts
 
 
 def addresses(page: HtmlPage) -> list[str]:
@@ -286,3 +287,11 @@ def test_the_chart_begins_at_the_send_in_the_time_zone_of_the_account(
     assert text_of(select(card, "tbody td")[0]) == "today 07:59"
     [today] = HtmlPage(user, "/activity").named("main a", "Today")
     assert today.attrib["href"] == f"/activity?from={sent_at:%Y-%m-%d}"
+
+
+def test_the_scale_of_a_chart_ends_near_its_largest_value() -> None:
+    """At least two thirds of a chart are used; its end is a round number."""
+    for limit in range(1, 3000):
+        top = charts.scale_top(limit)
+        assert limit <= top <= max(limit * 1.5, 1), (limit, top)
+    assert [charts.scale_top(limit) for limit in (3, 7, 11, 101, 130, 201)] == [3, 8, 12, 120, 150, 250]

@@ -128,7 +128,8 @@ def scale_top(limit: int) -> int:
     power = 1
     while power * 10 < limit:
         power *= 10
-    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= limit)
+    tops = (step * power // 10 for step in (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100))
+    return next(top for top in tops if top >= limit)
 
 
 def axis_labels(labels: Sequence[str]) -> tuple[str, str, str]:
