@@ -144,7 +144,7 @@
   });
 
   const firstProblem = (root) => {
-    const field = root && $("[aria-invalid=true]", root);
+    const field = root && $("[aria-invalid=true], fieldset[aria-describedby$='-err'] :is(input, select, textarea):not([type=hidden])", root);
     field?.closest("dialog:not([open])")?.showModal();
     (field?.matches("[data-find]") && document.getElementById(`${field.id}-find`) || field)?.focus();
   };

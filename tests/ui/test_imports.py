@@ -285,18 +285,18 @@ def test_the_check_of_a_messy_file(browser_page: Page, user: ScriptlessBrowser, 
     assert "Kosovo" in names and [name for name in names if len(name) == 2] == []
     page.fill(label, "United Kingdom (+44)" if "United Kingdom (+44)" in names else "GB")
     page = check_again(page)
-    assert "2 rows have neither yes nor no in status." in page.text
+    assert "2 rows have neither yes nor no in “status”." in page.text
     page = page.follow("Edit settings")
     page.check("Subscribe them: they agreed")
     page = check_again(page)
     arriving = figures(page, "dl[aria-label='Contacts by status after the import']")
     assert arriving == {"Subscribed": "2", "Unsubscribed": "1", "Suppressed": "1"}
-    assert "1 contact will be imported as unsubscribed: unsubscribed in the file" in page.text
+    assert "1 contact will be imported as unsubscribed: unsubscribed in the file." in page.text
     assert "not subscribed: " not in page.text
     assert "m2@example.org" in listed(page, "1 contact unsubscribed")[0]
-    assert "Dates in joined can be read in two ways" in page.text
+    assert "Dates in “joined” can be read in two ways" in page.text
     page = page.press("Day first: 3 April").reload_until(CHECK_TITLE)
-    assert "Dates in joined can be read in two ways" not in page.text
+    assert "Dates in “joined” can be read in two ways" not in page.text
     title = "1 row will be imported without some of its values"
     assert "Phone: Ask Bob (is not a phone number)" in listed(page, title)[0]
     assert len(downloaded(page, title)) == 1
@@ -512,7 +512,7 @@ def test_consent_to_email_subscribes_no_phone_number_and_an_empty_cell_nobody(
     page.press("Discard import")
     page = checked(user, path, sms=False)
     assert "Phone numbers are saved, but not subscribed to SMS." in page.text
-    unstated, arriving = "2 rows have neither yes nor no in Newsletter?.", "dl[aria-label^='Contacts by status']"
+    unstated, arriving = "2 rows have neither yes nor no in “Newsletter?”.", "dl[aria-label^='Contacts by status']"
     for subscribed, outcome, choice in (
         ("1", "These contacts are added without subscribing them.", "Subscribe them: they agreed"),
         ("3", "These contacts are subscribed, as you selected.", "Do not subscribe them"),
@@ -575,7 +575,7 @@ def test_the_check_asks_for_the_decimal_mark_of_ambiguous_numbers(
     path = tmp_path / "either.csv"
     path.write_text('email,visits\nb1@either.example,"1,234"\nb2@either.example,"2,010"\n')
     page = checked(user, path)
-    assert "Numbers in visits are ambiguous" in page.text
+    assert "Numbers in “visits” are ambiguous" in page.text
     page = page.press("Point: 1,234.50").reload_until("visits is read as a number: 1,234 becomes 1234.")
     imported(page)
     assert {data["visits"] for data in data_by_contact(api, "either.example").values()} == {1234, 2010}
@@ -722,11 +722,11 @@ def test_the_check_tells_apart_why_contacts_are_not_subscribed(user: ScriptlessB
     assert "First name: Hélène · Last name: Girard" in page.text
     page.press("Discard")
     page = checked(user, shop_file, sms=False)
-    banner = text_of(page.one("main li", "2 rows have neither yes nor no in Newsletter."))
+    banner = text_of(page.one("main li", "2 rows have neither yes nor no in “Newsletter”."))
     assert "1 contact is not subscribed for this reason. The other rows repeat a contact" in banner
     reasons = "neither yes nor no in the file (1) and no email address, and not subscribed to SMS (1)"
     assert f"2 contacts are not subscribed: {reasons}." in page.text
-    assert "1 contact will be imported as unsubscribed: unsubscribed in the file" in page.text
+    assert "1 contact will be imported as unsubscribed: unsubscribed in the file." in page.text
     assert listed(page, "2 contacts not subscribed") == [
         "5 | c4@shop.example | Neither yes nor no in the file.",
         "6 | +33612345678 | No email address, and not subscribed to SMS.",
@@ -814,3 +814,17 @@ def test_all_that_a_check_lists_is_accessible(
         summary.click()
     expect(lists.locator("table")).to_have_count(9)
     assert axe.find_violations_in_light_and_dark(page) == []
+
+
+def test_the_first_question_without_an_answer_gets_the_focus(browser_page: Page, tmp_path: Path) -> None:
+    """A question with radio buttons does too: its error would be below the fold, and the button seem to do nothing."""
+    file = tmp_path / "phones.csv"
+    file.write_text("Email,Mobile\nann@example.org,+447700900123\n", encoding="utf-8")
+    upload_file(browser_page, file)
+    browser_page.get_by_label("Source of these contacts").fill("The shop")
+    browser_page.get_by_label("Subscribe: they agreed to receive messages").check()
+    browser_page.get_by_role("button", name="Check file").click()
+    question = browser_page.get_by_role("group", name="Phone numbers")
+    expect(question).to_contain_text("Select whether the phone numbers are subscribed to SMS.")
+    expect(question.get_by_label("Subscribe to SMS")).to_be_focused()
+    expect(question.get_by_label("Subscribe to SMS")).to_be_in_viewport()
