@@ -286,3 +286,13 @@ def test_the_frame_fits_the_section_that_is_selected_after_a_removal(page: Page,
     section, *frames = frame.locator("html").evaluate(FRAMES)
     assert frames == [section] * 3
     save_screenshot(page, "canvas-after-removal")
+
+
+def test_the_place_of_a_picture_in_a_column_is_as_wide_as_the_column(page: Page, api: Client) -> None:
+    """It begins and ends where the text above it does, as the picture will."""
+    columns = [{"sections": [{"id": "words", "type": "text", "props": {"content": f"<p>{WORDS}</p>"}},
+                             {"id": "blank", "type": "image", "props": {}}]}, {"sections": []}]  # fmt: skip
+    _, frame = open_editor(page, api, {"id": "pair", "type": "columns", "props": {"columns": columns}})
+    words, blank = frame.get_by_text(WORDS).bounding_box(), frame.locator("[data-empty]").bounding_box()
+    assert words and blank
+    assert abs(words["x"] - blank["x"]) < 1 and abs(words["width"] - blank["width"]) < 1

@@ -52,7 +52,7 @@ _NOTE_STYLE = (
 _PICTURE_KINDS = ("image", "gallery")
 
 _EMPTY_PICTURE = (
-    '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:calc(100%% - 32px);'
+    '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:%(width)s;'
     "max-width:568px;margin:12px auto;display:flex;flex-direction:column;align-items:center;justify-content:center;"
     "gap:8px;padding:16px;text-align:center;"
     "font:14px/1.5 system-ui,sans-serif;color:%(ink)s;background:%(ground)s;"
@@ -213,6 +213,8 @@ class _RowSplitter:
         light, dark = self._theme.light, self._theme.dark
         area = _EMPTY_PICTURE % {
             "text": gettext("Drop an image here or <u>select one</u>"),
+            # In a column, as wide as the texts above and below it
+            "width": "100%" if _is_in_column(path) else "calc(100% - 32px)",
             "brand": f"light-dark({light.link},{dark.link})",
             "ground": f"light-dark({light.page},{dark.page})",
             "ink": f"light-dark({light.text},{dark.text})",
@@ -227,12 +229,17 @@ class _RowSplitter:
 
     def _write_band(self, html: str, path: str) -> str:
         """Return the HTML of a placeholder on a band as wide and coloured as other sections; in a column without it."""
-        if path.count("[") > 1:
+        if _is_in_column(path):
             return _wrap_in_table_row(html, path)
         return (
             f'<div class="c-card" style="max-width:{self._theme.width}px;margin:0 auto;padding:1px 0;'
             f'background:{self._theme.light.card}">{html}</div>'
         )
+
+
+def _is_in_column(path: str) -> bool:
+    """Return whether the path of a section (`sections[1].props.columns[0].sections[2]`) is in a column."""
+    return path.count("[") > 1
 
 
 def _is_empty_picture(entry: Entry | None) -> bool:
