@@ -156,6 +156,13 @@ def test_guides_have_pictures_in_their_language(visitor: Client, language: str) 
             assert abs(image.width - 1.25 * int(width)) <= 1
 
 
+def test_the_list_of_guides_shows_no_markdown(visitor: Client) -> None:
+    """A description with code in it is plain text in the list."""
+    page = visitor.request("GET", "/docs").text
+    assert "utm_source=newsletter" in page
+    assert "`" not in page
+
+
 def test_searching_without_javascript(user: ScriptlessBrowser) -> None:
     """The results name the guide and the heading, mark the match, and lead to the heading."""
     page = HtmlPage(user, "/docs")
