@@ -137,3 +137,29 @@ def test_a_notice_covers_nothing_to_press(browser_page: Page, api: Client) -> No
           }).map((element) => element.outerHTML);
         }""")
         assert covered == [], width
+
+
+def test_german_texts_fit(browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Its long words leave no button or table wider than its card, and no button with a broken word."""
+    server = fresh_server(relay=smtp_server.port)
+    api = server.client()
+    contact = api.post("/contacts", {"email": "ann@example.org", "first_name": "Ann"}).expect(201)
+    problems = Problems()
+    page = sign_in(new_page(browser, server.url, problems, locale="de-DE"))
+    for path in ("/segments", "/flows/new"):
+        page.goto(path)
+        assert page.locator(".offer").count() > 3
+        assert page.evaluate(OVERLAPS, ".offer .btn, .offer :is(h2, h3)") == []
+    api.post("/flows", {"name": "Willkommen"}).expect(201)
+    page.goto("/flows")
+    assert page.locator(".listwrap").evaluate("card => card.scrollWidth - card.clientWidth") == 0
+    page.set_viewport_size(PHONE)
+    page.goto(f"/contacts/{contact['id']}")
+    button = page.locator(".adds .btn").last
+    assert button.evaluate("button => button.getClientRects()[0].height") <= 44
+    page.goto("/")
+    step = page.locator(".checklist li", has=page.get_by_role("link", name="Domain verifizieren"))
+    text = step.locator("div").bounding_box()
+    assert text and text["width"] >= 200
+    page.context.close()
+    assert not problems.found
