@@ -159,7 +159,7 @@ def test_objects_cannot_be_mixed(home: CopyHome, store_path: Path, tmp_path: Pat
     by_name = {file.name: store_path / file.blob.key for file in second.files}
     offer = by_name["attachments/offer.pdf"].read_bytes()
     shutil.copy(by_name["attachments/other.pdf"], by_name["attachments/offer.pdf"])
-    _expect_damaged(home, second, tmp_path / "into", "has another")
+    _expect_damaged(home, second, tmp_path / "into", "differs from the manifest")
     by_name["attachments/offer.pdf"].write_bytes(offer + bytes(1 << 20))
     _expect_damaged(home, second, tmp_path / "into", "offer")
     by_name["attachments/offer.pdf"].write_bytes(offer)
