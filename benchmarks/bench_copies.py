@@ -2,7 +2,8 @@
 
 An installation is filled to a size. Then, for a directory and for an S3 server of the tests: its first copy, the one
 after 1 % of its pages have changed, and the way back of that one, by the commands, as an operator runs them. With
-`--sending` instead: what a first copy and a daily one cost a campaign that is sent beside them.
+`--sending` instead: what a first copy and a daily one cost a campaign that is sent beside them; `--prefix "nice -n 9"`
+repeats the daily one with these words before the command, in turn with the plain one.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from tests.kit.smtp import SmtpServer
 from tests.kit.timeouts import report_stolen_cpu_at_exit
 
 _FILES, _FILE_BYTES = 40, 500_000
-_CONTACTS = 100_000
+_CONTACTS = 200_000
 
 
 class Cost(NamedTuple):
@@ -127,8 +128,8 @@ def measure(name: str, env: dict[str, str], data: Path, scratch: Path, key_file:
           f"        restore       {back} (goal: below 180 s)", flush=True)  # fmt: skip
 
 
-def measure_sending(megabytes: int) -> None:
-    """Print what a first copy and one of 1 % changed cost a campaign that is sent beside them."""
+def measure_sending(megabytes: int, prefixes: list[str], rounds: int) -> None:
+    """Print what a first copy and those of 1 % changed cost a campaign that is sent beside them."""
     with SmtpServer() as smtp, Server(relay=smtp.port, env=NO_RATE_LIMITS).set_up() as server:
         server.set_postal_address().stop()
         database = server.data / "campanero.db"
@@ -140,9 +141,11 @@ def measure_sending(megabytes: int) -> None:
             "CAMPANERO_COPIES__STORE": store.as_uri(), "CAMPANERO_COPIES__RECIPIENTS": keys.create_identity()[1],
             "CAMPANERO_COPIES__EVERY": "0s",
         }  # fmt: skip
-        for name in ("first copy", "1 % changed"):
+        runs = [("first copy", ""), *(("1 % changed", prefix) for prefix in ["", *prefixes] * rounds)]
+        for name, prefix in runs:
             server.start()
-            cost_of_sending(server, name, ["backup", "--to"], goal=0.15)
+            words = " ".join((name, prefix)).rstrip()
+            cost_of_sending(server, words, ["backup", "--to"], goal=0.15, prefix=tuple(prefix.split()))
             server.stop()
             change_pages(database, 0.01)
 
@@ -154,10 +157,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="an installation of an earlier call that was kept, which is changed")
     parser.add_argument("--store", choices=["file", "s3"], help="only this kind of store")
     parser.add_argument("--sending", action="store_true", help="measure a send beside copies, in a directory")
+    parser.add_argument("--prefix", action="append", default=[], help="words before the command, with --sending")
+    parser.add_argument("--rounds", type=int, default=1, help="of daily copies, with --sending")
     options = parser.parse_args()
     report_stolen_cpu_at_exit()
     if options.sending:
-        measure_sending(options.megabytes)
+        measure_sending(options.megabytes, options.prefix, options.rounds)
         return
     with tempfile.TemporaryDirectory(prefix="campanero-bench-") as place, S3Server() as s3:
         root = Path(place)
