@@ -35,8 +35,9 @@ def create_draft(api: Client, name: str) -> str:
     return f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
 
 
-def test_the_choice_repeat_and_its_dates(user: ScriptlessBrowser, api: Client, clock: TestClock) -> None:
+def test_the_choice_repeat_and_its_dates(api: Client, clock: TestClock) -> None:
     """The card shows the next three dates, the page of the series its past ones, and each copy the series."""
+    user = ScriptlessBrowser(api)  # an earlier session has expired if the clock was moved
     path = create_draft(api, "Weekly")
     user.post(f"{path}/when", when="repeat")
     page = HtmlPage(user, f"{path}?open=when")
@@ -79,8 +80,9 @@ def test_the_choice_repeat_and_its_dates(user: ScriptlessBrowser, api: Client, c
     assert api.get(path).expect(200)["repeat"] is None
 
 
-def test_the_card_stores_one_of_four_choices(user: ScriptlessBrowser, api: Client, clock: TestClock) -> None:
+def test_the_card_stores_one_of_four_choices(api: Client, clock: TestClock) -> None:
     """Each choice replaces the one before; a repetition or a local time without a date begins tomorrow."""
+    user = ScriptlessBrowser(api)  # an earlier session has expired if the clock was moved
     path = create_draft(api, "Choices")
     tomorrow = datetime.fromtimestamp(clock.now() + 86_400, UTC).strftime("%Y-%m-%d")
 
@@ -102,8 +104,9 @@ def test_the_card_stores_one_of_four_choices(user: ScriptlessBrowser, api: Clien
     assert api.get(path).expect(200)["local_time"][:10] >= tomorrow
 
 
-def test_utm_parameters_of_account_and_campaign(user: ScriptlessBrowser, api: Client) -> None:
+def test_utm_parameters_of_account_and_campaign(api: Client) -> None:
     """Settings are checked at their fields; the campaign replaces them, and its preview has the final links."""
+    user = ScriptlessBrowser(api)  # an earlier session has expired if the clock was moved
     page = HtmlPage(user, "/settings/consent")
     page.fill("utm_source", "{{ first_name }}")
     page = page.press("Save")
