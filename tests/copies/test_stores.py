@@ -311,7 +311,7 @@ def test_a_listing_without_end(store: Store, monkeypatch: pytest.MonkeyPatch) ->
         ("ftp://host/x", "must begin with one of"), ("s3://u:secret@bucket", "must not contain a password"),
         ("s3://B_ad/x", "not a bucket name"), ("s3://bucket/ä", "prefix may have"), ("file://host/x", "absolute path"),
         ("file:///", "absolute path"), ("s3://bucket/x?y", "must not contain"), ("s3://bucket/x", "are required"),
-        ("s3://[bucket", "not the URL"),
+        ("s3://[bucket", "not a storage URL"),
     ],
 )  # fmt: skip
 def test_unusable_urls(url: str, words: str) -> None:

@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
+from appliance.ops.standby import place
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures
 from tests.kit.https_clients import wait_until
@@ -82,6 +84,19 @@ def addresses(sink: SmtpServer) -> list[str]:
     return [message.rcpt_to[0] for message in sink.messages if message.rcpt_to != ["file@crowd.example"]]
 
 
+def count_messages(machine: Server) -> int:
+    """Return how many messages the copy of the database has on a machine that follows another one."""
+    database = place.find_database(machine.data)
+    if database is None:
+        return 0
+    handle = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        handle.set_busy_timeout(5_000)
+        return int(next(handle.execute("SELECT count(*) FROM message"))[0])
+    finally:
+        handle.close()
+
+
 def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
     """The first machine is killed in a send; the promoted one sends the rest, and holds what may have left."""
     count = 50_000 if full else 2_000
@@ -93,7 +108,12 @@ def test_the_second_machine_ends_the_send(pair: Pair, smtp_server: SmtpServer, f
     api.post("/suppressions", {"address": "gone@crowd.example"}).expect(201)
     # What the kill may cost is the last seconds, so these must be there before the send
     wait_until(lambda: any(path.is_file() for path in pair.second.data.rglob("attachments/*/*")))
+    gate = smtp_server.rules.hold("body")
     path = send_campaign(api, create_list(api, count))
+    gate.wait_reached()
+    # A campaign of the last second before the kill would not be in the copy.
+    wait_until(lambda: count_messages(pair.second) > count, seconds=60)
+    gate.release()
     began = time.monotonic()
     smtp_server.wait_for(count // 3, timeout=300)
     rate = count / 3 / (time.monotonic() - began)

@@ -43,7 +43,7 @@ def open_stranger(server: Server) -> Visitor:
 
 def list_mails(sink: SmtpServer) -> list[Message]:
     """Return the messages that the server received, without those about a sign-in on a new device."""
-    return [message for message in sink.messages if "sign-in" not in message.subject]
+    return [message for message in sink.messages if "/settings/you" not in (message.text() or "")]
 
 
 def read_link(sink: SmtpServer, number: int) -> str:

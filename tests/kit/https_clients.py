@@ -50,9 +50,9 @@ def served_certificate(server: Server) -> bytes:
     return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=extend_timeout(5)).strip().encode()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
     """Wait until a condition is true. Raises AssertionError on timeout."""
-    end = time.monotonic() + extend_timeout(10)
+    end = time.monotonic() + extend_timeout(seconds)
     while not condition():
         assert time.monotonic() < end, "it never came to that"
         time.sleep(0.05)
