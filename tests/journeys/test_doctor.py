@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import apsw
 import pytest
@@ -123,6 +124,21 @@ def test_each_fault_fails_its_check(
 
     assert level == "fail" and re.search(pattern, text)
     assert check != "key file" or not (server.data / "secret.key").exists()
+
+
+def test_a_directory_without_an_installation(tmp_path: Path) -> None:
+    """Before the first start nothing is missing: the doctor says how to start, also beside the configuration."""
+    server = Server(data=tmp_path / "new")
+    for name in (None, "campanero.toml"):
+        server.data.mkdir(mode=0o700, exist_ok=True)
+        if name is not None:
+            (server.data / name).touch(0o600)
+        checks = run_doctor(server, 1)
+        assert checks.keys() == {"configuration", "data directory"}
+        assert "has no installation yet: run campanero serve" in checks["data directory"][1]
+    # Files of an installation without its key: that one has to be put back.
+    (server.data / "optouts.jsonl").touch(0o600)
+    assert "put back" in run_doctor(server, 1)["key file"][1]
 
 
 def test_a_key_file_may_be_a_link(fresh_server: FreshServer) -> None:

@@ -67,6 +67,16 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
             gettext("%(directory)s does not exist: run campanero serve or campanero setup", directory=directory),
         )
         raise CheckAborted
+    if _is_unused(directory):
+        yield Finding(
+            "fail",
+            "data directory",
+            gettext(
+                "%(directory)s has no installation yet: run campanero serve or campanero setup", directory=directory
+            ),
+            meaning=gettext("Campanero was not started here yet."),
+        )
+        raise CheckAborted
     wrong_kinds = data_dir.find_wrong_kinds(directory)
     for words in wrong_kinds:
         yield Finding("fail", "data directory", words)
@@ -94,6 +104,13 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
         yield Finding("fail", "key file", str(error))
         raise CheckAborted from None
     yield Finding("ok", "key file", gettext("readable; keep a copy of it separate from backups"))
+
+
+def _is_unused(directory: Path) -> bool:
+    """Return whether the service was never started in a directory: no key, no database, no files of an installation."""
+    if any(os.path.lexists(directory / name) for name in (crypto.KEY_FILE, "campanero.db")):
+        return False
+    return not data_dir.list_traces(directory)
 
 
 def _find_journal_error(directory: Path) -> str | None:
