@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -109,6 +110,23 @@ exit(mail("ann@example.org", "php order", $body, $headers) ? 0 : 1);
         assert "Grüße aus dem Laden" in html.get_content() and message.header("Bcc") is None
         assert (file.get_filename(), file.get_content()) == ("invoice.pdf", b"PDF content")
         assert message.header("Message-ID") and message.header("Date")
+
+
+def test_from_of_cron_and_php_as_in_the_guide(relay: SmtpServer, ports: Ports, key: str, tmp_path: Path) -> None:
+    """With `set_from_header on` a From of cron is replaced, and PHP's own option keeps the From of a PHP program."""
+    settings = write_msmtprc(tmp_path, ports, key, ports.starttls, "set_from_header on\n")
+    guide = (Path(__file__).parents[2] / "ui/guides/company-mail.md").read_text()
+    option = re.search(r'^sendmail_path = "/usr/bin/msmtp (.+)"$', guide, re.MULTILINE)
+    assert option is not None
+    mail = "From: root (Cron Daemon)\nTo: ann@example.org\nSubject: cron\n\nDone\n"
+    run([require("msmtp"), "-C", str(settings), "-t"], mail)
+    assert wait_for(relay, "cron", 1)[0].header("From") == SENDER
+    written = "Bakery <orders@bakery.example>"
+    run([
+        require("php"), "-d", f"sendmail_path={require('msmtp')} -C {settings} {option[1]}", "-r",
+        f'exit(mail("ann@example.org", "kept", "Hello", "From: {written}") ? 0 : 1);',
+    ])  # fmt: skip
+    assert wait_for(relay, "kept", 1)[0].header("From") == written
 
 
 NODE = """
