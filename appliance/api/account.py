@@ -209,8 +209,8 @@ class Account(Struct):
     attribution_days: Annotated[
         int,
         Meta(
-            description="attribution window: for how many days after a click orders and other custom events count as "
-            "its result"
+            description="attribution window: for how many days after a click orders and other custom events count "
+            "as its result; in a replay of a flow, after a message"
         ),
     ]
     utm: (

@@ -19,7 +19,6 @@ from appliance.flows.simulation_events import MESSAGE_EVENTS, find_event_names
 from appliance.flows.steps import BY_TYPE
 from appliance.storage.database import connection
 
-# An order is counted for the messages that its contact got so many days before.
 MAX_SAMPLE, MAX_ROWS, MAX_ORDERS, MAX_SHOWN = 50, 100_000, 1_000_000, 200
 # An event that was recorded for the first time so long after the start was missing in the time before.
 _MISSING_MS = 2 * clock.DAY_MS
@@ -142,6 +141,7 @@ class ReplayResult(Struct):
         ReplayOrders,
         Meta(description="orders that followed a message of the live version that the draft would not have sent"),
     ] = field(default_factory=ReplayOrders)
+    # A result that was stored before it had this field counted five days.
     order_days: Annotated[int, Meta(description="for how many days after a message orders count")] = 5
     steps: Annotated[list[ReplayStep], Meta(description="steps of both versions with their counts")] = field(
         default_factory=list

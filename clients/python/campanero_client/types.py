@@ -104,7 +104,9 @@ class Account(TypedDict):
     """Share of contacts who get no campaigns, to be measured; null for none."""
 
     attribution_days: int
-    """Attribution window: for how many days after a click orders and other custom events count as its result."""
+    """Attribution window: for how many days after a click orders and other custom events count as its result; in a
+    replay of a flow, after a message.
+    """
 
     utm: Utm | None
     """UTM parameters of the links in campaigns and flows; null for none."""

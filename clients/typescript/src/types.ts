@@ -65,7 +65,10 @@ export interface Account {
   frequency_cap: FrequencyCap | null;
   /** share of contacts who get no campaigns, to be measured; null for none */
   control_share: number | null;
-  /** attribution window: for how many days after a click orders and other custom events count as its result */
+  /**
+   * attribution window: for how many days after a click orders and other custom events count as its result; in a
+   * replay of a flow, after a message
+   */
   attribution_days: number;
   /** UTM parameters of the links in campaigns and flows; null for none */
   utm: Utm | null;
