@@ -283,7 +283,7 @@ class Jobs:
         backups.run_scheduled_backup(self.importer.stopping)
 
     def copy_elsewhere(self) -> None:
-        """Make the copy on another machine or the test restore that is due, and report problems to the owners."""
+        """Run the copies to another machine and the test restores that are due, and report problems to the owners."""
         notices.check()
         schedule.run_due(self.importer.stopping)
         notices.check()

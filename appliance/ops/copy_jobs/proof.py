@@ -1,8 +1,9 @@
 """The test restore of the newest copy: it is fetched, decrypted, unpacked and checked in a scratch directory.
 
 It checks what a real restore needs: that the copy can be read with the keys of this machine, that its checksums and its
-signature are right, that the database is not damaged, has the rows that the manifest counts, and that the books of its
-campaigns add up. The directory is always removed, and the test begins only if the disk has room for it.
+signature are right, that the database is not damaged and has the rows that the manifest counts, and that the counters
+of its campaigns agree with their ledger rows. The directory is always removed, and the test begins only if the disk has
+room for it.
 """
 
 import shutil
@@ -155,7 +156,7 @@ def _check_database(
 
 
 def _check_books(report: ReportProgress) -> Iterator[str]:
-    """Yield what does not add up in the campaigns and contacts of the open database."""
+    """Yield each difference between a campaign's counters and its ledger rows, for all campaigns in the database."""
     campaign_ids = [row[0] for row in rows("SELECT id FROM campaign WHERE started_at NOT NULL ORDER BY id")]
     for number, campaign_id in enumerate(campaign_ids):
         report("checking the books", number / len(campaign_ids))

@@ -54,7 +54,7 @@ class _Piece(NamedTuple):
 
 
 class Mirror:
-    """A thread that stores new files, and deletes the pieces of files that are gone."""
+    """A thread that copies new files to the store of the lease, and deletes there the pieces of deleted files."""
 
     def __init__(self, store: Store, directory: Path) -> None:
         self._store, self._directory = store, directory
@@ -108,7 +108,7 @@ class Mirror:
 
 
 def open_mirror(directory: Path) -> Mirror | None:
-    """Return the mirror of a data directory, or None if no other machine follows this one. Raises StoreError."""
+    """Return the mirror of a data directory, or None without a lease store or Litestream. Raises StoreError."""
     settings = config.current()
     if not (settings.lease.store and settings.litestream.socket):
         return None
