@@ -139,7 +139,7 @@ def _has_moved(stored: NamedTransport, options: Mapping[str, Any]) -> bool:
 
 
 def save_route(number: int | None, values: dict[str, Any]) -> LoadedConfig:
-    """Replace the rule with a number, which starts with 1, or add one at the end. Raises NotFound."""
+    """Replace the rule with this number, counted from 1, or with None add one at the end. Raises NotFound."""
     email = read_stored()
     routes = list(email.routes)
     route = _build_route(values, email)
@@ -177,7 +177,7 @@ def delete_route(number: int, digest: str) -> LoadedConfig:
 
 
 def get_route(number: int, email: Email | None = None) -> Route:
-    """Return the rule with a number, which starts with 1. Raises NotFound."""
+    """Return the rule with this number, counted from 1. Raises NotFound."""
     routes = list((email or config.current().email).routes)
     return routes[_find_index(routes, number)]
 

@@ -83,7 +83,10 @@ class ExternalAccount(NamedTuple):
 
 
 class RenewalInfo(NamedTuple):
-    """When the CA suggests to renew a certificate (RFC 9773): the window and the next request, in seconds of time."""
+    """When the CA suggests renewing a certificate (RFC 9773).
+
+    `start` and `end` are the window in Unix seconds; `retry_after` is the number of seconds until the next request.
+    """
 
     start: float
     end: float
@@ -177,7 +180,7 @@ class AcmeClient:
         return response.body.decode("ascii", "replace")
 
     async def fetch_renewal_info(self, certificate_id: str) -> RenewalInfo | None:
-        """Return when the CA suggests to renew a certificate, or None if it makes no suggestions (RFC 9773)."""
+        """Return when the CA suggests renewing a certificate, or None if it makes no suggestions (RFC 9773)."""
         base = (await self._load_directory()).get("renewalInfo")
         if not isinstance(base, str):
             return None

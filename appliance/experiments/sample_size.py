@@ -29,7 +29,8 @@ _NORMAL_POINTS = 41
 class _Outcome(NamedTuple):
     """Means and variances of the sums of the best variant and of another one, and the gap at which the best one wins.
 
-    `converted` is how many times the smallest number of conversions to decide by the whole test is expected to have.
+    `converted` is the expected number of conversions (or orders) of the whole test, divided by the smallest number that
+    allows a decision.
     """
 
     best: float

@@ -379,9 +379,9 @@ def _has_step(flow: Flow, step_id: int) -> bool:
 def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_only: bool = False) -> list[int]:
     """Perform an action on the live runs among `run_ids` and return their ids; with `tests_only` only on test runs.
 
-    `move_on` makes them due, which ends a wait, also that for the limit of entries an hour (`entry_caps.py` lets a run
-    begin that is due before it was created). `take_out` ends them and cancels their messages that are not being
-    sent.
+    `move_on` makes them due, which ends any wait. A run that waits for the limit of entries an hour is set due before
+    its creation, and `entry_caps.EntryGate` lets such a run begin although the limit is reached. `take_out` ends the
+    runs and cancels their messages, except those that are being sent.
     """
     require_write_transaction()
     live_ids = [row[0] for row in rows(

@@ -201,7 +201,7 @@ _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class JournalPosition(NamedTuple):
-    """A position in a journal: the id in its first line (its `lineage`), and the offset in bytes (`FirstLine`)."""
+    """A position in a journal: the `lineage` of its first line, and an offset in bytes as `FirstLine` defines it."""
 
     journal: str
     size: int

@@ -167,8 +167,8 @@ def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
 def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
     """Return the template values of the check that renders the message for all recipients.
 
-    They are `describe_render_check`, the campaign, the number of recipients (`people`) and, for an SMS, a preview with
-    its size.
+    They are those of `describe_render_check`, and `campaign`, `people` (the number of recipients) and `preview`, which
+    for an SMS is its preview with its size and otherwise None.
     """
     counts = preflight.run_preflight(account_id, campaign_id, count=audience.get_cached_counts).facts
     campaign = store.get(account_id, campaign_id)

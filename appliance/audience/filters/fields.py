@@ -361,7 +361,7 @@ def find_field(name: str, place: FilterPlace, triggering: str = "") -> Field | N
 
 
 def is_event_path(name: Any) -> bool:
-    """Return whether the name of a filter means the data of an event."""
+    """Return whether the name of a filter refers to the data of an event: it begins with `event.`."""
     return isinstance(name, str) and name.startswith(_EVENT)
 
 

@@ -24,7 +24,7 @@ _PERSONAL_FIELDS = frozenset(("contact_first_name", "contact_last_name", "contac
 
 
 def is_personal(name: Any) -> bool:
-    """Return whether the name of a filter means a name, an address or a phone number of the contact."""
+    """Return whether the name of a filter refers to a name, an address or a phone number of the contact."""
     field = FIELDS_BY_NAME.get(name) if isinstance(name, str) else None
     return field is not None and field.name in _PERSONAL_FIELDS
 

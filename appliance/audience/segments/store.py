@@ -141,7 +141,7 @@ def revoke_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> Non
 
     This applies to accounts that require approval. Scheduled campaigns become drafts. Active flows are paused, unless
     `by` may approve them, as with any other change of an active flow. A request for approval stays open, but counts as
-    changed by `by`: who read it before must read it again, and `by` may need another user to approve it.
+    changed by `by`: a user who has read it must read it again, and `by` may need another user to approve it.
     """
     require_write_transaction()
     _revoke_campaign_approvals(account_id, kind, number, by)

@@ -121,7 +121,7 @@ def _escape(address: str) -> str:
 
 
 def find_value_error(value: str | None) -> str | None:
-    """Return the message of a field error for a value with an unknown field or another merge tag, or None."""
+    """Return the message of a field error, or None; a value may contain the merge tags of `FIELDS` and no others."""
     for name in _FIELD.findall(value or ""):
         if name not in FIELDS:
             return gettext("%(name)s is not a field of UTM parameters", name=f"{{{{ {name} }}}}")

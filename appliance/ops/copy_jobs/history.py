@@ -188,7 +188,7 @@ def list_runs(limit: int) -> list[CopyRun]:
 
 
 def list_stored() -> list[StoredCopy]:
-    """Return the copies in the store as the last successful copy has listed them, newest first."""
+    """Return the copies in the store, newest first, as listed when the last copy was made successfully."""
     last = find_last("copy", "succeeded")
     return [] if last is None else msgspec.convert(last.details.get("copies", []), list[StoredCopy])
 
