@@ -52,7 +52,7 @@ def hash_password(password: str) -> str:
 
 
 def matches(password_hash: str, password: str) -> bool:
-    """Return whether a password matches a hash; False also for a malformed hash."""
+    """Return whether a password matches a hash; a malformed hash matches none."""
     try:
         return _hasher().verify(password_hash, _bytes(password))
     except (VerificationError, InvalidHashError):

@@ -1,7 +1,7 @@
 """Public addresses of accounts: the base URL of the links, forms and images that recipients of an account get.
 
 An account without one uses the installation's `base_url`. Only operators set it, because a host name says whose pages
-it may show: every host belongs to one account, also after the account has another address, so that links in delivered
+it may show: every host belongs to one account, even after the account has another address, so that links in delivered
 mail keep working and no other account can take them over (docs/decisions.md#38).
 """
 

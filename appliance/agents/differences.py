@@ -101,7 +101,7 @@ def flatten_content(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flatten_translations(content: Mapping[str, Any], channel: str) -> dict[str, str]:
-    """Return the translated texts of a template by language and label, also of texts that the template has no more."""
+    """Return a template's translated texts by language and label, including texts that it no longer has."""
     labels = {
         text.id: f"{text.section} · {text.label}" if text.section else text.label
         for text in translations.list_texts(content, channel)

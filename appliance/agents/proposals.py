@@ -228,7 +228,7 @@ def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedR
 
 
 def _start_replay(replay: PreparedReplay, by: Actor) -> None:
-    """Start the replay of a proposal, also in place of one that its agent started; not while one of others runs."""
+    """Start the replay of a proposal, replacing one that its agent started, but not while another actor's runs."""
     running = replays.find(replay.values["account"], replay.flow_id)
     if running is not None and running.requested_by == by.name:
         replays.cancel(replay.values["account"], replay.flow_id)

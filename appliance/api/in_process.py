@@ -112,7 +112,7 @@ def _build_request(origin: Request, credential: Credential, call: ApiCall) -> Re
 
 
 def _encode(body: Any) -> bytes:
-    """Return a body as JSON, also with lone surrogates and very large numbers, which validation refuses by field."""
+    """Return a body as JSON, even with lone surrogates and very large numbers, which validation refuses by field."""
     try:
         return msgspec.json.encode(body)
     except (UnicodeEncodeError, OverflowError):

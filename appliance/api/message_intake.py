@@ -96,7 +96,7 @@ async def send(request: ApiRequest, sending: Sending) -> Sent:
 
 
 async def queue(request: ApiRequest, sending: Sending) -> Sent:
-    """Store the files of a message, queue it for each recipient, and return it, also if no recipient may get it.
+    """Store the files of a message, queue it for each recipient, and return it, even if no recipient may get it.
 
     Raises the errors of `transactional.queue_message` and of `request_limits.run_once`.
     """

@@ -14,7 +14,7 @@ _buckets = TokenBuckets()
 
 
 def take(request: Request, credential: Credential, rate: RequestClass) -> None:
-    """Count a request of a credential; the response gets the rate limit headers, also if it is an error.
+    """Count a request of a credential; the response gets the rate limit headers, even if it is an error.
 
     Raises RateLimitExceeded.
     """

@@ -213,7 +213,7 @@ def lift_opt_out_without_contact(account_id: int, address: Address, evidence: Ev
     """Delete the remembered opt-out of an address that no contact has; return False if there is none to delete.
 
     A program that has its own audience calls it when a person subscribed there again. The opt-out of a complaint or an
-    erasure stays, also after its suppression was lifted (`suppressions.lift`): only an opt-in of the contact ends it.
+    erasure stays, even after its suppression was lifted (`suppressions.lift`): only an opt-in of the contact ends it.
     """
     require_write_transaction()
     hashed = crypto.hash_address(address.kind, address.key)

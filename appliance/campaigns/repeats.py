@@ -76,7 +76,7 @@ class Repeat(NamedTuple):
     def find_next(self, after: int) -> int | None:
         """Return the first date after a time that is not over, or None if there is none.
 
-        A date that was recorded is over, also if the clock was set back since.
+        A date that was recorded is over, even if the clock was set back since.
         """
         last = scalar("SELECT max(due_at) FROM occurrence WHERE series_id = ?", (self.series_id,))
         dates = self.list_dates(max(after, last or 0), 1)

@@ -108,7 +108,7 @@ def changes_time(campaign: Campaign, request: TimesWrite) -> bool:
 def find_start(campaign: Campaign, request: TimesWrite) -> int | None:
     """Return when a campaign would start if it were sent with a valid request, in Unix milliseconds; None: at once.
 
-    A campaign that repeats starts at its next date, also if the stored one has passed.
+    A campaign that repeats starts at its next date, even if the stored one has passed.
     """
     repeat = repeats.find(campaign.id)
     is_kept = repeat is not None and not _ends_repetition(campaign, request)

@@ -129,7 +129,7 @@ def lowercase(text: str) -> str:
 
 
 def normalize_unicode(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
-    """Return `unicodedata.normalize(form, text)`, in linear time also for thousands of combining marks in a row.
+    """Return `unicodedata.normalize(form, text)`, in linear time even for thousands of combining marks in a row.
 
     The standard library sorts the marks of a letter by insertion, which takes seconds for 30,000 marks.
     """

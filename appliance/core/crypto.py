@@ -447,7 +447,7 @@ class ServedCertificate:
         self._others = contexts
 
     def _select_context(self, connection: Any, name: str | None, first: Any) -> None:
-        # OpenSSL calls this for each client, also for those that send no SNI.
+        # OpenSSL calls this for each client, even for those that send no SNI.
         connection.context = self._others.get((name or "").lower(), self._current)
 
     def _file_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:

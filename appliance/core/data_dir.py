@@ -23,7 +23,7 @@ _USED_FILES = ("secret.key", "optouts.jsonl")  # files that only a used installa
 _STAGING_FOLDER = ".restoring"
 _FOLDERS = ("imports", "audiences", "attachments", "backups", "certificates", "copies")
 _FILES = ("reserve", "optouts.jsonl", _SERVICE_FILE)
-# Files with these names are removed from every directory that `create_file` writes to, also from directories of the
+# Files with these names are removed from every directory that `create_file` writes to, including directories of the
 # operator, so the names must be distinctive.
 PART_PREFIX, PART_SUFFIX = ".campanero-", ".part"
 

@@ -144,7 +144,7 @@ _MIN_WRITTEN_OUT, _MAX_WRITTEN_OUT = 1e-9, 1e15
 
 
 def format_data_number(value: int | float) -> str:
-    """Format a number of custom data with all its digits: `2010` also for 2010.0, `1234.56789`, `12,384` in English."""
+    """Format a number of custom data with all its digits: `2010` for 2010.0 too, `1234.56789`, `12,384` in English."""
     from babel.numbers import format_decimal
 
     if value and not _MIN_WRITTEN_OUT <= abs(value) < _MAX_WRITTEN_OUT:

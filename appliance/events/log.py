@@ -35,7 +35,7 @@ _INSERT = (
     "value ->> 8, value ->> 9, value ->> 10, 1, coalesce(value ->> 11, :now), :now FROM json_each(:items) ORDER BY key"
 )
 # The recursive query jumps in the index from one event name to the next. A GROUP BY would read all events of each name,
-# also those before `since`.
+# including those before `since`.
 _COUNTS = (
     "WITH RECURSIVE names (name) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL "
     "SELECT (SELECT min(event) FROM event WHERE account_id = :account AND event > name) FROM names "

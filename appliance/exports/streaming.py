@@ -22,7 +22,7 @@ from appliance.core import clock
 from appliance.core.metrics import Gauge
 from appliance.storage.database import connection, rows
 
-# Matches the beginning of a formula, also in full-width characters, and also after quotes that belong to the text.
+# Matches the beginning of a formula, even in full-width characters or after quotes that belong to the text.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _PHONE = re.compile(r"\+[1-9]\d{6,14}\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")

@@ -4,7 +4,7 @@ A run waits for an awaited request. Its result makes the run due, in the transac
 it in the transaction that moves the run, so that a result counts once. The row is deleted then, or with the end of the
 run (`run_ends`). A request for which no run waits is deleted with its last attempt.
 
-The id of a request (`get_request_id`) is the same for each attempt, also after a crash: receivers recognize by it what
+The id of a request (`get_request_id`) is the same for each attempt, even after a crash: receivers recognize by it what
 they have done already. It contains the time at which the run started, because ids of rows are given again after a
 backup is restored.
 """

@@ -83,7 +83,7 @@ def is_unread(request: Request) -> bool:
 
 
 def path_of(request: Request) -> str:
-    """Return the path of a request without trailing slashes, also if its head could not be parsed."""
+    """Return the path of a request without trailing slashes, even if its head could not be parsed."""
     if is_unread(request) and isinstance(request.stream, Http):
         line = bytes(request.stream.recv_buffer[:_LINE_BYTES]).split(b"\r\n", 1)[0].split(b" ")
         if len(line) > 1:

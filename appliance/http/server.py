@@ -464,7 +464,7 @@ def read_request(data: bytes) -> TrackingRequest | None:
 class TrackingProtocol(StrictProtocol):
     """A connection that responds itself to the usual requests for tracked links and pixels.
 
-    All others go to Sanic, also those with an unusual header or an invalid token.
+    All others go to Sanic, including those with an unusual header or an invalid token.
     """
 
     __slots__ = ("_is_answering",)

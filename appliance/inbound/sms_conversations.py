@@ -160,7 +160,7 @@ def _number_key(text: str) -> str:
 
 
 def fetch_from_contact(account_id: int, contact_id: int) -> list[Incoming]:
-    """Return all SMS from a contact, newest first, also those received while no contact had the number.
+    """Return all SMS from a contact, newest first, including those received while no contact had the number.
 
     Raises NotFound.
     """

@@ -373,7 +373,7 @@ def _iter_targets(value: Any) -> Iterator[str]:
 
 
 def iter_steps(steps: Any) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a flow, also those in branches, in the same order for the same tree of steps."""
+    """Yield the steps of a flow, including those in branches, in the same order for the same tree of steps."""
     if isinstance(steps, list):
         for step in steps:
             yield from iter_steps(step)

@@ -255,7 +255,7 @@ def contains_words(search: str, *columns: Any) -> Any:
 
 
 def last_id(table: str) -> int:
-    """Return the highest id that a table has ever given to a row, also if the row was deleted; 0 if it had no rows."""
+    """Return the highest id that a table has ever given to a row, even if the row was deleted; 0 if it had no rows."""
     return int(scalar(LAST_ID_SQL, (table,)) or 0)
 
 

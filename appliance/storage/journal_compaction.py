@@ -111,7 +111,7 @@ def _copy(file: BinaryIO, target: BinaryIO, header: JournalHeader, removable: _R
 def _replace(file: BinaryIO, target: BinaryIO, part: Path, path: Path) -> None:
     """Copy the lines that were appended meanwhile, and put the new journal in the place of the old one.
 
-    Lines are only appended by write transactions, also by other processes, and this is one. Raises OSError if the
+    Lines are only appended by write transactions, in other processes too, and this is one. Raises OSError if the
     journal was replaced meanwhile.
     """
     require_write_transaction()

@@ -311,7 +311,7 @@ async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 @pages.post("/acts")
 @signed_in("contacts:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Copy or delete the selected segments; deletion is confirmed first if any of them is used, also by a draft."""
+    """Copy or delete the selected segments; deletion is confirmed first if any of them is used, even by a draft."""
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     return_url = selection.table_url("/segments")

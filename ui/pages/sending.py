@@ -193,7 +193,7 @@ async def find_missing_connection() -> str | None:
 
 
 def apply_settings(request: Request, loaded: LoadedConfig) -> None:
-    """Make settings that were saved the active ones, also of the workers."""
+    """Apply saved settings to this process, including the workers."""
     config.set_current(loaded.config, loaded)
     request.app.ctx.config = loaded.config
     if (

@@ -445,9 +445,9 @@ async def read_message(
 async def queue(
     request: ApiRequest, message: ReadMessage, is_test: bool = False, files: Sequence[StoredFile] | None = None
 ) -> Message:
-    """Queue a message and return the row of its first recipient, also if no recipient may get it.
+    """Queue a message and return the row of its first recipient, even if no recipient may get it.
 
-    Whether a recipient may get it stands in the status of the row, and later in events.
+    The status of the row, and later events, say whether a recipient may get it.
 
     With `is_test`, it goes to the test inbox, as with a test key. `files` are as in `Sending`. Raises Invalid, Conflict
     and Unavailable.

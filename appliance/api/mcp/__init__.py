@@ -146,7 +146,7 @@ def _refuse_one(raw: Any, error: RpcError) -> _Answer:
 
 
 async def _answer_one(caller: Caller, raw: Any, in_batch: bool = False) -> _Answer:
-    """Return the answer to one message. Clients of older revisions get 200 also for an error of a request.
+    """Return the answer to one message. Clients of older revisions get 200 even for an error of a request.
 
     For them a 404 would mean that a session has ended.
     """

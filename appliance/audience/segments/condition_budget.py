@@ -102,7 +102,7 @@ class Meter:
         return self.is_exceeded
 
     def check(self) -> None:
-        """Raise ConditionsTooSlow if the block has cost more than it may, also without a statement."""
+        """Raise ConditionsTooSlow if the block has cost more than it may, even without a statement."""
         if self.cost().exceeds(self._limit):
             raise ConditionsTooSlow
 

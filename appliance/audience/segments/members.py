@@ -264,7 +264,7 @@ class BackgroundCount:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the count has ended, also by an error or because it was cancelled."""
+        """Return whether the count has ended, by an error or a cancellation too."""
         return self._done.is_set()
 
     @property

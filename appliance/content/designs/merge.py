@@ -109,7 +109,7 @@ def tag_label(name: str) -> str:
 def make_readable(text: str) -> str:
     """Return a text with each merge tag replaced with its default, else with its name in brackets: `Hi [First name]`.
 
-    Conditions show their first branch, also in a text that cannot be compiled. White space is collapsed if the text has
+    Conditions show their first branch, even in a text that cannot be compiled. White space is collapsed if the text has
     tags; at most `MAX_READABLE_CHARACTERS` are read.
     """
     text = text[:MAX_READABLE_CHARACTERS]

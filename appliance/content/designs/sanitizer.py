@@ -484,7 +484,7 @@ def _hash_task(task: Task) -> bytes:
     return blake2b(msgspec.msgpack.encode(task), digest_size=16).digest()
 
 
-# Each render of a design sanitizes all its parts again, also when only one has changed, or one is too complex.
+# Each render of a design sanitizes all its parts again, even when only one has changed, or one is too complex.
 @cached(
     LRUCache(_MAX_CACHED_CHARACTERS, getsizeof=lambda result: 100 + len(result or "")),
     key=_hash_task,

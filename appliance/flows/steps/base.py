@@ -474,7 +474,7 @@ class MessageStep(StepKind):
         return missing
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Create a message in the ledger for each run; all runs continue, also those whose message is skipped."""
+        """Create a message in the ledger for each run; all runs continue, even those whose message is skipped."""
         return create_messages(self.type, node, runs, context)
 
     @abstractmethod

@@ -43,7 +43,7 @@ class HeldCampaign(NamedTuple):
     scheduled_at: int | None  # milliseconds
     open_count: int  # messages that would still be sent
     sent_count: int  # messages that were sent before the backup, whatever was reported of them since
-    # Messages that were sent after the backup, by the journal; also those whose rows the campaign has yet to create.
+    # Messages sent after the backup, by the journal, including those whose rows the campaign has yet to create.
     sent_since_count: int
 
 

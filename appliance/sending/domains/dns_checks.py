@@ -281,7 +281,7 @@ def check_records(
 def _printable(text: str) -> str:
     """Return at most `_MAX_SHOWN_CHARACTERS` of a text from DNS, with U+FFFD for each unprintable character.
 
-    The text is thus on one line, also in a log.
+    The text is thus on one line, even in a log.
     """
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"

@@ -549,7 +549,7 @@ def list_outbox_ids(account_id: int, state: Literal["failed", "uncertain"], befo
 
 
 def _get_waiting_sources(account_id: int) -> list[_SourceCondition]:
-    """Return the conditions that together match all waiting messages of an account, also of paused campaigns."""
+    """Return the conditions that together match all waiting messages of an account, including paused campaigns."""
     return _list_sources_of_account(account_id, [row[:2] for row in rows(_OPEN_CAMPAIGNS, (account_id,))])
 
 

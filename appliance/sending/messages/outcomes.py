@@ -411,9 +411,9 @@ def _get_queued_transport(row: LedgerRow) -> str:
 def handle_uncertain(row: LedgerRow, error: DeliveryError, now: int, prepared: OutgoingMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
-    An SMS is looked up if its provider supports that, and sent again, also with `in_doubt = hold`, if its provider is
+    An SMS is looked up if its provider supports that, and sent again, even with `in_doubt = hold`, if its provider is
     idempotent. If `in_doubt` is `resend`, an email is sent again: once, or as long as its transport recognizes a
-    repeated request, with growing delays. The bytes in `prepared` are stored, so that every retry, also one that a user
+    repeated request, with growing delays. The bytes in `prepared` are stored, so that every retry, even one that a user
     starts, sends the same message.
     """
     sent_journal.record_sent([row], is_doubtful=True)

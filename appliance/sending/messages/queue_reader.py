@@ -89,7 +89,7 @@ def _get_live_campaigns(channel: str) -> dict[int, int]:
 
 
 def list_accounts_with_single_messages() -> list[int]:
-    """Return the ids of the accounts with open single messages, also of those whose sending was stopped."""
+    """Return the ids of the accounts with open single messages, including those whose sending was stopped."""
     return [row[0] for row in rows(_ACCOUNTS.format(where=_SINGLE_ROWS))]
 
 

@@ -224,7 +224,7 @@ def _require_lines(content: bytes) -> None:
 
 
 def _require_accepted_files(content: bytes) -> None:
-    """Raise FileRefused for a file that the API refuses, too, also if it is in an attached email.
+    """Raise FileRefused for a file that the API also refuses, even if it is in an attached email.
 
     Raises Malformed for a header of a part that cannot be read in a bounded time.
     """

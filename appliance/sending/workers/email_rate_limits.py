@@ -132,7 +132,7 @@ class EmailRateLimits(RateLimits):
         super().__init__(RateLimit() if has_several else RateLimit(email.rate_per_second, email.rate_per_hour))
         self._email, self._provider = email, email.transport
         self._providers = frozenset(self._rules.keys)
-        # The limits of transports; also of those that some messages were queued for before they were replaced.
+        # The limits of transports, including replaced ones for which messages are still queued.
         self._transports: dict[str, RateLimiter] = {}
         self._warming = frozenset(transport.key for transport in email.transports if transport.warm_up)
         # Whether workers share the connections of a transport, because there are more workers than connections to it.
