@@ -299,7 +299,7 @@ def review(account_id: int, proposal_id: int, by: Actor) -> Review:
             # The parts of SMS depend on the values of contacts, as in a preflight (T45 in docs/threats.md).
             reach = reach._replace(sms_parts=None)
     except Invalid:
-        # A newer release may not know the changes any more, and conditions may name what was deleted.
+        # A newer release may no longer know the changes, and conditions may name what was deleted.
         return Review(version, True, [], Reach(), None)
     price = _find_sms_price(account_id) if reach.sms_parts is not None else None
     if find_size_fault(differences) is not None:

@@ -151,7 +151,7 @@ class AcmeClient:
         await self._post(challenge.url, {})
 
     async def wait_for_authorization(self, url: str) -> Authorization:
-        """Return an authorization once it is not pending any more, or as it is after `MAX_POLL_SECONDS`."""
+        """Return an authorization once it is no longer pending, or as it is after `MAX_POLL_SECONDS`."""
         deadline, pause = time.monotonic() + MAX_POLL_SECONDS, _MIN_POLL_SECONDS
         while True:
             response = await self._post(url, None)

@@ -130,7 +130,7 @@ def prepare(settings: Config) -> None:
 
 
 def is_expired(state: State) -> bool:
-    """Return whether the certificate is not valid any more, or cannot be read."""
+    """Return whether the certificate is no longer valid, or cannot be read."""
     facts = read_facts(state)
     return facts is None or bool(facts.validity_error)
 

@@ -204,7 +204,7 @@ def catch_up() -> bool:
     """Make those of the next waiting runs of each resumed flow due whose event came during the pause.
 
     Return whether there was any flow to check. A run whose conditions cost too much ends; the flow is paused if many
-    do. A flow that fails is logged and not checked any more, because a run finds its event when its time is over, too.
+    do. A flow that fails is logged and no longer checked, because a run finds its event when its time is over, too.
     Raises Unavailable and storage errors.
     """
     flow_rows = rows(_SELECT_CATCHING_UP)

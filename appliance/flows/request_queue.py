@@ -107,7 +107,7 @@ def add_requests(
 def take_results(run_ids: Sequence[int], action_id: int) -> dict[int, Result]:
     """Return the results of the current requests of runs at a step by run id, and delete the requests.
 
-    A request that is still pending has the status PENDING; it is not made any more.
+    A request that is still pending has the status PENDING; it will no longer be made.
     """
     require_write_transaction()
     if write_state.is_sandboxed:

@@ -160,7 +160,7 @@ class Jobs:
 
         def enqueue() -> None:
             # One waiting task of a name is enough, because it processes all due rows when it runs. `_queued` may
-            # contain a name that is not waiting any more, because Huey's queue was flushed; then Huey has no pending
+            # contain a name that is no longer waiting, because Huey's queue was flushed; then Huey has no pending
             # task.
             with self._queued_lock:
                 if name in self._paused or (name in self._queued and self.huey.pending_count()):

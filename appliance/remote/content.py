@@ -24,7 +24,7 @@ def add_import_options(parser: Any) -> None:
 
 
 def run_export(options: argparse.Namespace, connection: "Connection") -> None:
-    """Write a file for each object of the account. Files of objects that do not exist any more are deleted."""
+    """Write a file for each object of the account. Files of objects that no longer exist are deleted."""
     with output.Progress() as progress:
         result = export_content(connection, options.directory, progress.show)
     if is_json_wanted(options):

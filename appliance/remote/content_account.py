@@ -86,7 +86,7 @@ class ImportResult(NamedTuple):
 def export_content(connection: ContentConnection, path: Path, show: ShowProgress) -> dict[str, int]:
     """Write a file for each object of the account, and return the number of files by what happened to them.
 
-    The keys are `new`, `changed`, `unchanged` and `deleted`: files of objects that do not exist any more are deleted.
+    The keys are `new`, `changed`, `unchanged` and `deleted`: files of objects that no longer exist are deleted.
     """
     account = ContentAccount(connection, path)
     rows = {kind.name: list(_list_rows(connection, kind)) for kind in KINDS}

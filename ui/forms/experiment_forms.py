@@ -123,7 +123,7 @@ def read_form(form: Form, campaign: Campaign) -> dict[str, Any]:
     """Return the posted values as a request of the API (`ExperimentWrite`), with errors of numbers at their fields.
 
     Fields that the form does not have are left out, so they keep their values. Differences that the form has, and whose
-    box is not ticked any more, are null: the variant has the text of the campaign again.
+    box is no longer ticked, are null: the variant has the text of the campaign again.
     """
     setup: Setup | None = campaign.setup
     if setup is None:

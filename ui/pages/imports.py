@@ -413,7 +413,7 @@ async def download_results(request: Request, visit: Visit, import_id: int) -> HT
 
 
 async def _run_and_show(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPResponse:
-    """Await an action and redirect to the import; if its state does not allow the action any more, a notice says so."""
+    """Await an action and redirect to the import; if its state no longer allows the action, a notice says so."""
     try:
         await act
     except errors.Invalid as error:

@@ -209,7 +209,7 @@ async def show_missing(request: Request, key: str) -> HTTPResponse:
 
 
 def _create_code_token(provider: SignInProvider, identity_id: int) -> str:
-    """Return a token for the second factor of the user of an identity; "" if it is not linked any more."""
+    """Return a token for the second factor of the user of an identity; "" if it is no longer linked."""
     identity = identities.find_by_id(provider, identity_id)
     return login.create_code_token(identity.user, login.PROVIDER_FACTOR_PURPOSE) if identity is not None else ""
 

@@ -101,7 +101,7 @@ def _count(
 def _fill_parts(text: str, wide: re.Pattern[str], part_size: int) -> tuple[int, int]:
     """Return (number of segments, units used in the last one) for a text of several segments.
 
-    A character of two units that does not fit into a segment any more begins the next one.
+    A character of two units that no longer fits into a segment begins the next one.
     """
     full_parts = used = position = 0  # number of full segments, units in the current one, and position in the text
     for match in wide.finditer(text):
