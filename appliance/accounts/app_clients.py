@@ -101,7 +101,7 @@ def find_redirect_fault(uri: str) -> str | None:
     except ValueError:
         return "cannot be parsed"
     if not _HOST.fullmatch(parts.netloc):
-        # The host stands in the header that says where the consent page may lead (`form-action`).
+        # The host appears in the header that says where the consent page may lead (`form-action`).
         return "has a character that is not allowed in its host"
     if "#" in uri or "@" in parts.netloc:
         return "must have no fragment and no user name"

@@ -1,8 +1,8 @@
 """Proposals: an agent makes them, and a user approves them, which carries them out, or returns them with a note.
 
 A proposal holds to the version of its subject that the user who decides has seen (`version`). If the subject has
-changed since, the approval is refused with 409, and the user looks again. What counts as an own change of the agent
-counts as one of the user who created its key (docs/decisions.md#25).
+changed since, the approval is refused with 409, and the user looks again. What counts as a change by the agent itself
+counts as one by the user who created its key (docs/decisions.md#25).
 """
 
 from collections.abc import Collection
@@ -36,7 +36,7 @@ State = Literal["open", "approved", "returned", "withdrawn"]
 # The open proposals of one agent, and the bytes of the changes of a proposal as JSON.
 MAX_OPEN, MAX_CHANGES_BYTES = 50, 524_288
 REPLAYED_DAYS = 90
-# A replay of the time until it was made begins at most so long after that.
+# A replay that covers the time until it was requested begins at most this long after that.
 _MAX_START_MS = 60_000
 CHANGED = gettext_noop("What is proposed has changed since you saw it. Look at it again before you decide.")
 _DECIDED = gettext_noop("This proposal is not open any more.")
@@ -335,7 +335,7 @@ _SUBJECT_SCOPES = {
 def require_decider(row: Proposal, by: Actor) -> None:
     """Raise NotAllowed unless `by` is a user who may send, and, if the account requires approval, who may approve this.
 
-    Nobody approves an own proposal where the account requires another user.
+    Nobody may approve a proposal of their own if the account requires another user.
     """
     if by.user_id is None:
         raise NotAllowed(gettext("Only a signed-in user decides about proposals."))
@@ -409,7 +409,7 @@ def return_to_agent(account_id: int, proposal_id: int, note: str | None, by: Act
 
 
 def withdraw(account_id: int, proposal_id: int, by: Actor) -> Proposal:
-    """Withdraw an own proposal; raises NotFound, also for one of another key, and Conflict if it is not open."""
+    """Withdraw a proposal of `by`; raises NotFound, also for one of another key, and Conflict if it is not open."""
     require_write_transaction()
     row = _get_open(account_id, proposal_id, by)
     if row.key_id != get_key_id(by):

@@ -26,7 +26,7 @@ from appliance.storage.transactions import commit, fetch
 from campanero_client.errors import ApiError
 
 _PAGE_SIZE = 100
-# A call that exceeds a rate limit is repeated for so long.
+# A call that exceeds a rate limit is repeated for this long.
 _MAX_WAIT_SECONDS = 120.0
 
 

@@ -304,7 +304,8 @@ def get_channel_kind(campaign: Campaign) -> str:
 
 
 def _select_skip_reason(audience: Audience) -> str:
-    # Who could not get the campaign anyway is not in the control group, so that it can be compared with the recipients.
+    # Contacts who could not get the campaign anyway are not in the control group, so that it can be compared with the
+    # recipients.
     control = f"WHEN {audience.control} = {assignment.HELD_OUT} THEN 'control_group' " if audience.control else ""
     return _SKIP_REASON.format(double=int(audience.double_opt_in), control=control)
 

@@ -134,7 +134,7 @@ def get_group(assignment: Assignment, contact_id: int) -> int:
 
 
 def build_group_sql(assignment: Assignment, contact_id: str) -> str:
-    """Return a SQL expression for the group of the contact whose id is the SQL expression `contact_id`.
+    """Return an SQL expression for the group of the contact whose id is the SQL expression `contact_id`.
 
     `contact_id` should be a column, because it is evaluated four times. Ids must not be negative.
     """

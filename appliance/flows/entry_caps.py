@@ -1,4 +1,4 @@
-"""The limit of entries an hour of a flow: in any 60 minutes, at most so many runs begin.
+"""The limit of entries an hour of a flow: in any 60 minutes, at most that many runs begin.
 
 A run is created when its trigger happens, so that none is lost. It is planned for the first moment that has a place
 (`plan_beginnings`). The engine keeps the limit itself when a run is to begin (`EntryGate`): after a pause of the flow

@@ -71,7 +71,7 @@ _SELECT_CATCHING_UP = (
     "SELECT id, account_id, waits_checked FROM flow WHERE status = 'active' AND hidden = 0 AND deleted_at IS NULL "
     "AND waits_checked IS NOT NULL"
 )
-# The number of runs to check in one transaction, and the smaller ones if the conditions cost too much for so many.
+# The number of runs to check in one transaction, and smaller numbers for conditions that cost too much for it.
 _CATCH_UP_SIZES = (100, 10, 1)
 _WAKE_RUNS = (
     "UPDATE run SET due_at = ?2, updated_at = ?2 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'live' "

@@ -38,7 +38,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new")
 @signed_in(access.ADMIN_SCOPE)
 async def show_new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form of a new role, with the rights of a built-in role (`from`) or of an own one (its id)."""
+    """Show the form of a new role, with the rights of a built-in role (`from`) or of an own role (its id)."""
     origin = request.args.get("from") or "viewer"
     if origin in access.ROLES:
         scopes, contact_data = access.role_scopes(origin) & access.OWN_ROLE_SCOPES, "full"

@@ -14,7 +14,7 @@ import msgspec
 
 from appliance.core.hidden_characters import clean_text
 
-# The JSON of a result, a single text in it, and an error have at most so many characters.
+# The JSON of a result, a single text in it, and an error have at most this many characters.
 MAX_RESULT_CHARACTERS, MAX_TEXT_CHARACTERS, MAX_ERROR_CHARACTERS = 24_000, 4_000, 4_000
 _MIN_TEXT_CHARACTERS, _MAX_KEY_CHARACTERS, _MAX_ENTRIES, _MAX_DEPTH, _MAX_CUTS = 200, 200, 100, 60, 20
 

@@ -250,7 +250,7 @@ class StepKind(ABC):
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return what a step with these props asks about contacts and events, empty if it asks nothing.
 
-        Who may read the runs of a flow sees the answers, so a new question requires a key that may read contacts.
+        Whoever may read the runs of a flow sees the answers, so a new question requires a key that may read contacts.
         """
         filters = self.list_filters(props)
         return {"filters": filters} if filters else {}

@@ -384,8 +384,8 @@ def _prepare_database(
 def _names_all_sends(path: Path, manifest: Manifest) -> bool:
     """Return whether the journal names all messages that were sent since the backup.
 
-    It may be the journal of another machine, a version of before this kind of line may have sent some, or the lines of
-    that time were removed.
+    It may be the journal of another machine, a version from before this kind of line may have sent some, or the lines
+    of that time were removed.
     """
     if manifest.schema < FIRST_SCHEMA_WITH_SENDS or not path.exists():
         return False

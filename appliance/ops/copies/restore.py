@@ -22,7 +22,7 @@ from appliance.ops.copies.manifest import RECOVERY, CopyManifest
 from appliance.ops.stores.base import Store, StoreError
 from appliance.settings.copies import Copies
 
-# Trying a passphrase takes seconds for each recovery key, and who can write to the store can add some.
+# Trying a passphrase takes seconds for each recovery key, and anyone who can write to the store can add some.
 _MAX_RECOVERY_KEYS = 10
 _MAX_RECOVERY_BYTES = 65_536
 

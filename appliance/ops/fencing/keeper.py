@@ -169,7 +169,7 @@ class LeaseKeeper:
         return self._write(record, fetched.etag, epoch=max(record.epoch, self._node.epoch))
 
     def _has_watched(self, etag: str | None, seconds: float) -> bool:
-        """Return whether the lease object has been the same for so long."""
+        """Return whether the lease object has been the same for `seconds`."""
         now = send_lease.now()
         if self._watched is None or self._watched[0] != etag:
             self._watched = (etag, now)

@@ -36,7 +36,7 @@ from appliance.storage.database import close_database, open_database
 from appliance.storage.journal import JournalLine
 
 _QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
-# A machine without a lease is taken for off if nothing arrives for so long: it would write two heartbeats.
+# A machine without a lease is taken for off if nothing arrives for this long: it would write two heartbeats.
 _OFF_SECONDS = 2 * litestream.HEARTBEAT_SECONDS + 2
 _MAX_ARRIVAL_SECONDS = 60.0
 _END_SECONDS = 20.0
@@ -219,7 +219,7 @@ def _read_transaction(directory: Path) -> int:
 
 
 def _require_silence(directory: Path, report: Report) -> None:
-    """Raise StandbyFailed if a change of the other machine arrives, which then is not off."""
+    """Raise StandbyFailed if a change of the other machine arrives, because then that machine is not off."""
     if data_dir.find_service_pid(directory) is None:
         return
     report(f"watching for {_OFF_SECONDS:.0f} s whether the other machine still writes")

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 CHUNK_BYTES = 1 << 20
 # The largest object that `fetch` and `put_if` read and write.
 MAX_SMALL_BYTES = 1 << 20
-# A listing of more objects fails: who may write to a store could otherwise fill the memory of its readers.
+# A listing of more objects fails: anyone who may write to a store could otherwise fill the memory of its readers.
 MAX_OBJECTS = 1_000_000
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199}){0,7}")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PORT = 22
 _CONNECT_SECONDS = 20
-# A server that keeps the connection alive, but answers no request for so long, is left.
+# A server that keeps the connection alive, but answers no request for this long, is disconnected.
 STALL_SECONDS = 120.0
 _CHUNK_BYTES = 1 << 18
 _PART_PREFIX = ".campanero-part-"

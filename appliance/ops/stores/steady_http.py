@@ -36,7 +36,7 @@ class _Pace:
         self._seconds, self._bytes = 0.0, 0
 
     def is_too_slow(self, seconds: float, byte_count: int) -> bool:
-        """Count bytes that took so long, and return whether there were too few."""
+        """Count bytes that took `seconds`, and return whether there have been too few."""
         self._seconds, self._bytes = self._seconds + seconds, self._bytes + byte_count
         if self._seconds < SLOW_SECONDS:
             return False

@@ -121,7 +121,7 @@ class ForeignContent:
 
     @property
     def used_names(self) -> set[str]:
-        """Return the names of the values that stand in the converted texts."""
+        """Return the names of the values that appear in the converted texts."""
         return set(self._keys)
 
     def convert(self, text: str) -> str:

@@ -106,7 +106,7 @@ class UncappedQuota:
 
 # The whole relay is throttled once this many recipient groups asked for a lower rate within this time.
 _MAX_THROTTLED_GROUPS, _THROTTLED_GROUPS_SECONDS = 3, 60.0
-# With so many throttles, `_DROPPED_THROTTLES` that are not in use are dropped.
+# With this many throttles, `_DROPPED_THROTTLES` that are not in use are dropped.
 _MAX_THROTTLES, _DROPPED_THROTTLES = 256, 64
 # Connections to a recipient group at first in direct delivery (D19); accepted messages raise the number.
 _FIRST_CONNECTIONS = 4
