@@ -177,7 +177,7 @@ async def return_proposal(request: ApiRequest) -> ApiResponse:
     has_conflicts=True,
 )  # fmt: skip
 async def withdraw_proposal(request: ApiRequest) -> ApiResponse:
-    """Withdraw an own proposal that is open. Only the API key that made it can."""
+    """Withdraw an open proposal. Only the API key that made it can."""
     row = await commit(proposals.withdraw, request.account_id, request.id, request.caller)
     return ApiResponse(await fetch(serialize_proposal, row))
 

@@ -68,7 +68,7 @@ class Proposals:
         return result
 
     def withdraw(self, id: int) -> types.Proposal:
-        """Withdraw an own proposal that is open. Only the API key that made it can.
+        """Withdraw an open proposal. Only the API key that made it can.
 
         Scope: `campaigns:write`. Scope of agents: `proposals:write`.
         """
@@ -129,7 +129,7 @@ class AsyncProposals:
         return result
 
     async def withdraw(self, id: int) -> types.Proposal:
-        """Withdraw an own proposal that is open. Only the API key that made it can.
+        """Withdraw an open proposal. Only the API key that made it can.
 
         Scope: `campaigns:write`. Scope of agents: `proposals:write`.
         """

@@ -64,7 +64,7 @@ export class Proposals {
   }
 
   /**
-   * Withdraw an own proposal that is open. Only the API key that made it can.
+   * Withdraw an open proposal. Only the API key that made it can.
    *
    * Scope: `campaigns:write`. Scope of agents: `proposals:write`.
    */
