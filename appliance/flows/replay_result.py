@@ -329,11 +329,11 @@ def _list_times(outcome: ReplayOutcome | None) -> Mapping[int, list[int]]:
 
 
 def _follows(times: list[int] | None, at: int, days: int) -> bool:
-    """Return whether the last of the ascending times up to `at` is at most `days` days before it."""
+    """Return whether the last of the ascending times up to `at` is less than `days` days before it."""
     if not times:
         return False
     index = bisect_right(times, at)
-    return index > 0 and at - times[index - 1] <= days * clock.DAY_MS
+    return index > 0 and at - times[index - 1] < days * clock.DAY_MS
 
 
 # -- steps and warnings ------------------------------------------------------------------------------------------------

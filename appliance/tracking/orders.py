@@ -61,7 +61,7 @@ _account_cache: CostAwareCache[OrderTotals] = CostAwareCache(min_age_seconds=30,
 
 
 def count_by_flow(flow_ids: Sequence[int], window_days: int) -> dict[int, OrderTotals]:
-    """Return the orders at most `window_days` days after a click in a message of each flow, for flows with orders.
+    """Return the orders less than `window_days` days after a click in a message of each flow, for flows with orders.
 
     A count that takes long is cached.
     """
@@ -74,7 +74,7 @@ def count_by_flow(flow_ids: Sequence[int], window_days: int) -> dict[int, OrderT
 
 
 def count_after_emails(account_id: int, days: int, window_days: int) -> OrderTotals:
-    """Return the orders of the last `days` days that came at most `window_days` days after a click in an email.
+    """Return the orders of the last `days` days that came less than `window_days` days after a click in an email.
 
     A count that takes long is cached.
     """

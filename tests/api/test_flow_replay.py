@@ -17,13 +17,13 @@ STEPS = [{"duration": 3_600}, MAIL, {"type": "random_split", "branches": [
 COUNTED = ("/events", "/messages", "/contacts")
 
 
-def write_past(api: Client, name: str, contacts: int) -> None:
-    """Record a cart of each of so many contacts some days ago, and orders of every second one."""
+def write_past(api: Client, name: str, contacts: int, order_days: int = 8) -> None:
+    """Record a cart of each of so many contacts nine days ago, and later orders of every second one."""
     now = time.time()
     for number in range(contacts):
         contact = {"email": f"{name}{number}@example.org", "first_name": "=Ann", "opt_in": True}
         contact_id = api.post("/contacts", contact).expect(201)["id"]
-        for event, days in ((name, 9), *((("paid", 8),) if number % 2 else ())):
+        for event, days in ((name, 9), *((("paid", order_days),) if number % 2 else ())):
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - days * 86_400 - number * 60))
             body = {"event": event, "contact_id": contact_id, "created_at": at, "amount": 40.0}
             api.post("/events", body).expect(201)
@@ -66,6 +66,24 @@ def test_a_replay_compares_steps_with_the_live_version(api: Client) -> None:
     lines = api.get(f"/flows/{flow_id}/replay.csv").text.splitlines()
     assert lines[0].split(",")[0] == '"contact_id"' and len(lines) >= 9
     assert all('"\'=Ann"' in line for line in lines[1:])
+
+
+def test_orders_count_within_the_attribution_window(api: Client) -> None:
+    """An order nearly four days after a message counts if the account's window has four days, and not if it has three.
+
+    A result that is there stays as it was counted.
+    """
+    write_past(api, "windowed", 4, order_days=5)
+    flow_id = create_flow(api, "windowed", steps=[{"duration": 3_600}, MAIL])
+    try:
+        for days, order_count in ((3, 0), (4, 2)):
+            api.patch("/account", {"attribution_days": days}).expect(200)
+            api.post(f"/flows/{flow_id}/replay", {"days": 30}).expect(202)
+            result = wait_for_replay(api, flow_id)["result"]
+            assert (result["order_days"], result["orders"]["orders"]) == (days, order_count)
+    finally:
+        api.patch("/account", {"attribution_days": 7}).expect(200)
+    assert wait_for_replay(api, flow_id)["result"]["order_days"] == 4
 
 
 def test_the_same_seed_and_events_give_the_same_result(api: Client) -> None:

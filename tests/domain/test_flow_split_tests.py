@@ -109,6 +109,12 @@ def test_clicks_count_for_the_run_of_their_message(home: Home) -> None:
         order(home, contact_id, 40)
     transactions.write(run, "UPDATE event SET generated = 0 WHERE amount NOT NULL", ())
     assert orders.count_by_flow([flow.id, flow.id + 1], 7) == {flow.id: (2, 80.0)}
+    home.advance(2 * 86_400)
+    for contact_id in [row[0] for row in rows("SELECT contact_id FROM run WHERE flow_id = ?", (flow.id,))]:
+        order(home, contact_id, 5)
+    transactions.write(run, "UPDATE event SET generated = 0 WHERE amount NOT NULL", ())
+    assert orders.count_by_flow([flow.id], 2) == {flow.id: (2, 80.0)}
+    assert orders.count_by_flow([flow.id], 3) == {flow.id: (4, 90.0)}
 
 
 def convert_some(home: Home, flow: Flow, rates: dict[str, float]) -> None:
