@@ -1,6 +1,6 @@
 """The files that ship with the program: pictures, guides, style sheets, catalogues of texts.
 
-The executable has them in one archive: its loader creates each of its files anew at every start, even for the commands
+The executable has them in one archive: its loader creates each of its files again at every start, even for the commands
 for scripts, which need none of them.
 """
 

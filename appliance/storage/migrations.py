@@ -420,7 +420,7 @@ def _public_urls(handle: Any) -> None:
 
 
 def _attribution_days(handle: Any) -> None:
-    """Let an account choose how long an order counts as the result of a click: before, this was always a week."""
+    """Add the attribution window of an account: before, it was always a week."""
     columns = {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}
     if "attribution_days" not in columns:
         handle.execute("ALTER TABLE account ADD COLUMN attribution_days INTEGER NOT NULL DEFAULT 7")

@@ -1,10 +1,11 @@
 """An HTTP server of tests that responds as a script says, and records the requests."""
 
 import json
-import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any, NamedTuple
+
+from tests.kit.background_http import BackgroundHttp
 
 
 class Reply(NamedTuple):
@@ -25,7 +26,7 @@ class Arrival(NamedTuple):
     body: bytes
 
 
-class ScriptedServer:
+class ScriptedServer(BackgroundHttp):
     """Sends the replies of `script` one after the other, and the last of them again and again."""
 
     def __init__(self, *script: Reply) -> None:
@@ -53,13 +54,4 @@ class ScriptedServer:
             do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = _respond
             log_message: Callable[..., None] = lambda *_: None  # an attribute of the class
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        super().__init__(Handler)

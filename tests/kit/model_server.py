@@ -6,12 +6,13 @@ docs.anthropic.com/en/api/messages): a request that one of them refuses, such as
 
 import json
 import re
-import threading
 from collections.abc import Callable, Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any, NamedTuple
 
 import jsonschema
+
+from tests.kit.background_http import BackgroundHttp
 
 Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ def _require(condition: object, message: str, status: int = 400) -> None:
         raise _Refusal(status, message)
 
 
-class ModelServer:
+class ModelServer(BackgroundHttp):
     """The server. `busy` are responses that come before the first reply: pairs of a status and `Retry-After`.
 
     `is_loose` sends what local servers send beside the standard: no ids of calls, arguments as objects, more fields.
@@ -53,16 +54,7 @@ class ModelServer:
         self.model, self.key, self.requests = model, key, 0
         self._script, self._is_loose, self._busy, self._finish = script, is_loose, [*busy], finish
         self._turns: Generator[list[ToolUse], list[str], None] | None = None
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._build_handler())
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        super().__init__(self._build_handler())
 
     def _build_handler(self) -> type[BaseHTTPRequestHandler]:
         server = self

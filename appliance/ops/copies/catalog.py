@@ -12,7 +12,7 @@ from appliance.ops.copies.manifest import COPIES, CopyManifest, ObjectRef, Unkno
 from appliance.ops.stores import base
 from appliance.ops.stores.base import Store
 
-# What a store may have before its listing fails, because somebody else must have written it: manifests,
+# What a store may have before its listing fails, because then it was not written by copies alone: manifests,
 # of which retention keeps 4,500 at most, and bytes of manifests that are not usable. Reading them takes time.
 MAX_MANIFESTS = 10_000
 MAX_UNUSABLE_BYTES = 1 << 30

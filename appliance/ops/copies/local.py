@@ -136,7 +136,7 @@ def proof_keys(directory: Path, manifest: CopyManifest) -> ReadingKeys | None:
 
 
 def distrust(folder: Path, store_url: str) -> None:
-    """Note that what the newest copy in a store consists of is damaged: the next copy uses none of it."""
+    """Record that the newest copy in a store is damaged: the next copy uses nothing of it."""
     data_dir.replace_file(folder / _DAMAGED_FILE, store_url.encode())
 
 
@@ -191,7 +191,7 @@ def list_uploaded(spool: Spool) -> set[str]:
 
 
 def note_uploaded(spool: Spool, key: str) -> None:
-    """Note that an object of a spool was uploaded. If that is lost in a crash, it is uploaded again."""
+    """Record that an object of a spool was uploaded. If that is lost in a crash, it is uploaded again."""
     with (spool.path / _UPLOADED_FILE).open("a") as file:
         file.write(f"{key}\n")
 
