@@ -74,10 +74,10 @@ def test_the_winner_is_sent_to_those_who_wait(server: Server, api: Client, clock
     path = start(api, 400, experiment, "winner")
     wait_until_sent(server, api, path)
     before = count_groups(server, get_id(path))
-    assert before.keys() == {-1, 0, 1, 2} and before[1] + before[2] > 150 and before[0] > 100
+    assert before.keys() == {-1, 0, 1, 2} and before[1] + before[2] > 130 and before[0] > 100
     assert check_sums(api, path)["decision"]["code"] == "too_early"
     order(api, list_contacts(server, path, 1)[:5])
-    order(api, list_contacts(server, path, 2)[:60])
+    order(api, list_contacts(server, path, 2)[:50])
     order(api, list_contacts(server, path, -1)[:2])
     clock.advance(minutes=2)
     wait_for_state(api, path, "decided")
@@ -86,10 +86,10 @@ def test_the_winner_is_sent_to_those_who_wait(server: Server, api: Client, clock
 
     assert (after[-1], after[0], after[1], after[2]) == (before[-1], 0, before[1], before[2] + before[0])
     assert (result["winner"], result["chosen_by"], result["decision"]["code"]) == (2, "service", "winner")
-    assert [variant["converted"] for variant in result["variants"]] == [5, 60]
+    assert [variant["converted"] for variant in result["variants"]] == [5, 50]
     assert [variant["test_recipients"] for variant in result["variants"]] == [before[1], before[2]]
     assert result["variants"][1]["chance"] > 0.99
-    assert (result["holdout"]["converted"], result["holdout"]["held_out_converted"]) == (65, 2)
+    assert (result["holdout"]["converted"], result["holdout"]["held_out_converted"]) == (55, 2)
     assert result["holdout"]["recipients"] == 400 - before[-1]
     assert completed["experiment"]["winner"] == 2
     assert list_decided(api, path) == [{"winner": 2, "chosen_by": "service", "result": "winner"}]
@@ -104,7 +104,7 @@ def test_the_winner_is_sent_to_those_who_wait(server: Server, api: Client, clock
 def test_a_person_decides_and_a_pause_moves_the_end(server: Server, api: Client, clock: TestClock) -> None:
     """With `person`, the test waits for a choice, of whatever variant; the end moves by the time of a pause."""
     experiment = {"variants": [{"name": "Long"}, SECOND], "test_share": 0.3, "decided_by": "person", **BY_ORDERS}
-    path = start(api, 100, experiment, "person")
+    path = start(api, 200, experiment, "person")
     wait_until_sent(server, api, path)
     before = count_groups(server, get_id(path))
     ends_at = api.get(path).json["experiment"]["ends_at"]
@@ -281,7 +281,7 @@ def test_an_sms_test_sends_each_variant(server: Server, api: Client) -> None:
     api.post(f"{path}/send").expect(200)
     api.wait(path, lambda row: row["status"] == "completed", 30)
     groups = count_groups(server, get_id(path))
-    assert groups[1] + groups[2] == 12
+    assert groups.keys() <= {1, 2} and sum(groups.values()) == 12
     texts = {row["message_id"]: row["preview"] for row in api.all("/capture") if row["channel"] == "sms"}
     variants = dict(query(server, "SELECT id, variant FROM message WHERE campaign_id = ?", (get_id(path),)))
     assert {(variants[number], texts[number].split()[0]) for number in variants} <= {(1, "First"), (2, "Second")}

@@ -343,7 +343,9 @@ async def accept_invitation(request: Request, invitation_id: int, token: str) ->
     if row is None:
         return await render_invitation(request, None, form, 410)
     if await fetch(invitations.find_person, row) is not None:
-        return await _join(request, row, token)
+        # A request at the same time may have accepted it between the two reads, and created the person.
+        row = await find_invitation(invitation_id, token)
+        return await (_join(request, row, token) if row else render_invitation(request, None, form, 410))
     form.require("name", gettext("Enter your name."))
     language = form["language"] if form["language"] in i18n.LANGUAGES else ""
     try:
