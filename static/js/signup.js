@@ -6,9 +6,12 @@
     document.querySelector("[data-moved]").textContent = t("Field %(position)s of %(total)s", { position: all.indexOf(row) + 1, total: all.length });
     row.dispatchEvent(new Event("input", { bubbles: true }));
   };
-  // A swap leaves open and closed what was, so that a field with an error would stay closed.
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
-    if (ctx.target?.id === "sign") for (const details of document.querySelectorAll("[data-field] details:has([aria-invalid])")) details.open = true;
+    if (ctx.target?.id !== "sign") return;
+    // A swap leaves open and closed what was, so that a field with an error would stay closed.
+    for (const details of document.querySelectorAll("[data-field] details:has([aria-invalid])")) details.open = true;
+    // A preview that was requested before the swap may arrive after it, so that the last one is requested again.
+    document.getElementById("sign").dispatchEvent(new Event("input", { bubbles: true }));
   });
   // The field that was added is what its author writes next.
   let isAdding = false;

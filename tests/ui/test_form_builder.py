@@ -1,11 +1,12 @@
 """The settings of sign-up forms: fields of every type, topics, preview, and the HTML on another website."""
 
+import contextlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, save_screenshot
@@ -66,6 +67,29 @@ def test_a_field_that_was_added_is_named_next(browser_page: Page) -> None:
     expect(page.get_by_label("Title", exact=True)).not_to_be_focused()
     page.get_by_role("button", name="Add field").click()
     page.locator("#add-field").get_by_role("button", name="Dropdown").click()
+    expect(page.frame_locator("#preview iframe").get_by_label("Dropdown")).to_be_visible()
+
+
+def test_a_late_preview_is_replaced(browser_page: Page) -> None:
+    """A preview of before a field was added, which arrives after it, does not stay."""
+    page = browser_page
+    late: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        late.append(route)
+        if len(late) > 1:
+            route.continue_()
+
+    page.goto("/forms/new")
+    page.route("**/forms/preview", hold_first)
+    with page.expect_request("**/forms/preview"):
+        page.get_by_label("Title", exact=True).fill("Roses")
+    page.get_by_role("button", name="Add field").click()
+    page.locator("#add-field").get_by_role("button", name="Dropdown").click()
+    expect(page.frame_locator("#preview iframe").get_by_label("Dropdown")).to_be_visible()
+    with contextlib.suppress(Error):  # the page has given the request up
+        late[0].continue_()
+    page.wait_for_timeout(1000)
     expect(page.frame_locator("#preview iframe").get_by_label("Dropdown")).to_be_visible()
 
 
