@@ -117,6 +117,7 @@ def test_a_promotion_stops_the_other_machine(
         other.start()
         other_api = other.client(validate=False)
         wait_for_obstacles(other_api, [], 3 * SECONDS)
+        assert "without giving it back" not in other.output  # the command waited, so that the service need not
         assert obstacle_codes(api) == ["lease"] and len(smtp_server.messages) == count
         findings = server.cli("doctor", expect=1).stdout
         assert "lease:" in findings and "this machine sends nothing" in findings

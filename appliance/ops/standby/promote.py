@@ -24,7 +24,7 @@ from appliance.ops import litestream, stores
 from appliance.ops.backups import replay
 from appliance.ops.fencing import mirror
 from appliance.ops.fencing import record as records
-from appliance.ops.fencing.record import LeaseRecord
+from appliance.ops.fencing.record import FetchedLease, LeaseRecord
 from appliance.ops.standby import holding, place
 from appliance.ops.standby.holding import Held
 from appliance.ops.standby.place import Source, StandbyFailed
@@ -155,22 +155,34 @@ def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], repo
     try:
         store = stores.open_store(settings.lease.store, settings.copies)
         try:
-            former = _write_claim(store, directory, remember, report)
+            former, claim = _write_claim(store, directory, remember, report)
+            if former is None or not (former.is_released and former.holder):
+                # If the lease is missing, the store may have lost that of a machine that sends.
+                seconds = former.seconds if former is not None else settings.lease.seconds
+                report(f"waiting {seconds} s, until the former machine has stopped in any case")
+                time.sleep(seconds)
+            _release(store, claim)
         finally:
             store.close()
     except StoreError as error:
         raise StandbyFailed(f"the lease cannot be taken: {error}") from None
-    if former is None or not (former.is_released and former.holder):
-        # If the lease is missing, the store may have lost that of a machine that sends.
-        seconds = former.seconds if former is not None else settings.lease.seconds
-        report(f"waiting {seconds} s, until the former machine has stopped in any case")
-        time.sleep(seconds)
+
+
+def _release(store: Store, claim: FetchedLease) -> None:
+    """Release the lease of this machine, so that its service takes it without waiting for its duration again.
+
+    Raises StoreError, and Conflict if another machine has taken the lease meanwhile.
+    """
+    if not claim.record.is_released:
+        records.put_lease(store, records.renew(claim.record, is_released=True), claim.etag)
 
 
 def _write_claim(
     store: Store, directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report
-) -> LeaseRecord | None:
-    """Write the lease of the next epoch, and return the former one. Raises StoreError.
+) -> tuple[LeaseRecord | None, FetchedLease]:
+    """Write the lease of the next epoch, and return the former one and the new one. Raises StoreError.
+
+    If this machine has written it before, both are what the store holds.
 
     The former holder may write the lease many times a second while it sends, so this is tried again.
     """
@@ -178,22 +190,22 @@ def _write_claim(
     for attempt in range(_MAX_ATTEMPTS):
         fetched = records.fetch_lease(store)
         former = fetched.record if fetched is not None else None
-        if former is not None and former.node == node.node and not former.holder:
+        if fetched is not None and fetched.record.node == node.node and not fetched.record.holder:
             report("the lease was taken before")
-            return former
+            return former, fetched
         remember(former)
         # The object may be missing, or an earlier one than this machine has seen.
         node.epoch = max(node.epoch, max(former.epoch if former is not None else 0, node.seen_epoch) + 1)
         records.save_node(directory, node)
         claim = records.claim(former or records.make_first(node, seconds), node, seconds)
         try:
-            records.put_lease(store, claim, fetched.etag if fetched is not None else None)
+            etag = records.put_lease(store, claim, fetched.etag if fetched is not None else None)
         except Conflict:
             if attempt == _MAX_ATTEMPTS - 1:
                 raise
             continue
         report(f"the lease was taken, epoch {node.epoch}")
-        return former
+        return former, FetchedLease(claim, etag)
     raise AssertionError("the last attempt returns or raises")
 
 
