@@ -29,7 +29,8 @@ class ConfirmationPage(NamedTuple):
     """The content of the confirmation page.
 
     `masked_address` is None after the address was deleted. `lists` are the names of the public lists that the contact
-    joins; a form without public lists is listed by its own name. `message_id` is the email with the link.
+    joins; for a form without public lists, its title or name is among them. `message_id` is the id of the email with
+    the link.
     """
 
     purpose: Literal["opt_in", "erase"]
@@ -61,10 +62,10 @@ def load_page(token: str) -> ConfirmationPage | None:
 
 
 def _name_lists(confirmation: Confirmation) -> list[str]:
-    """Return the names that stand for the lists that the contact joins, as in the email with the link.
+    """Return the names by which the page shows what the contact joins, the same as in the email with the link.
 
-    Only public lists are shown by name; the names of others are for the team. A form none of whose lists is public is
-    shown by its title, or by its name if it has none, as on its own page.
+    Only public lists are shown by name; the names of others are for the team. A form without public lists is shown by
+    its title, or by its name if it has no title, as on its own page.
     """
     pending = {row.id: row for row in (*_list_pending(confirmation), confirmation)}.values()
     names = rows(
@@ -78,7 +79,7 @@ def _name_lists(confirmation: Confirmation) -> list[str]:
 
 
 def _find_language(confirmation: Confirmation) -> str | None:
-    """Return the language that was submitted, else the language of the contact with the address, else the browser's."""
+    """Return the submitted language, else that of the contact with the address, else the browser's, or None."""
     person: dict[str, Any] = confirmation.person
     if own_language := person.get("names", {}).get("language"):
         return str(own_language)
@@ -113,10 +114,10 @@ def _list_pending(confirmation: Confirmation) -> list[Confirmation]:
 
 
 def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None) -> State | None:
-    """Confirm the sign-up or erasure of a token, and return its state; a repetition changes nothing.
+    """Confirm the sign-up or erasure of a token, and return the resulting state; a repetition changes nothing.
 
-    `text` is the text of the confirmation page, stored as evidence. Return `done`, or `expired` if the link is too old,
-    or None if the token is invalid or the row was deleted. Raises Invalid as `save_contact` does.
+    `text` is the text of the confirmation page, stored as evidence. The state is `done`, or `expired` if the link is
+    too old; None if the token is invalid or the row was deleted. Raises Invalid as `save_contact` does.
     """
     require_write_transaction()
     confirmation = find_confirmation(token)
@@ -134,10 +135,10 @@ def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None
 
 
 def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
-    """Opt the address in for all that the link of `mailed` confirms.
+    """Opt the address in for all confirmations that the link of `mailed` confirms.
 
-    Values from submissions that are not the person's own (`_find_own`) only fill empty fields, because anybody can
-    submit the address of another person.
+    Values from submissions that the person who confirms did not make (`_find_own`) only fill empty fields, because
+    anybody can submit the address of another person.
     """
     pending = _list_pending(mailed)
     own_ids = _find_own(mailed, pending, evidence)
@@ -159,7 +160,7 @@ def _opt_in(mailed: Confirmation, evidence: Evidence) -> None:
 
 
 def _save_contact(confirmation: Confirmation, evidence: Evidence, is_theirs: bool) -> Channel:
-    """Save the contact of a confirmation, without its custom data if the contact has no room for it.
+    """Save the contact of a confirmation; without its custom data if this data is invalid, for example too long.
 
     The person who confirms cannot shorten the data, and wants to be subscribed.
     """
@@ -174,8 +175,8 @@ def _save_contact(confirmation: Confirmation, evidence: Evidence, is_theirs: boo
 def _find_own(mailed: Confirmation, pending: list[Confirmation], evidence: Evidence) -> set[int]:
     """Return the ids of the pending submissions that the person who confirms has made.
 
-    These are the submissions of the client that confirms now. If it made none, because the email is read on another
-    device, they are the submission whose link is confirmed, and the others of the same client.
+    A client is an IP address and a user agent. The submissions are those of the client that confirms now. If it made
+    none, because the email is read on another device, they are those of the client that submitted `mailed`.
     """
     ip = addresses.anonymize_ip(evidence.ip, mailed.account.privacy_ip)
     clients = [(ip, (evidence.user_agent or "")[:400] or None), (mailed.ip, mailed.user_agent)]

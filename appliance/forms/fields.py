@@ -76,7 +76,7 @@ class FormField(Struct):
 
 
 class Field(NamedTuple):
-    """A parsed field of a form; `key` is the key of the custom data, or None for an address, a name or a language."""
+    """A parsed field of a form; `key` is its key in the custom data, or None for a field of `CONTACT_FIELDS`."""
 
     name: str
     key: str | None
@@ -116,9 +116,10 @@ def _parse_field(written: Any) -> Field:
 
 
 def check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
-    """Add the errors of field definitions to `faults`, at `fields[i]` and its parts, and strip the options of fields.
+    """Add the errors of field definitions to `faults`, with paths such as `fields[0].label`.
 
-    Values of a wrong type are skipped, because parsing has reported them.
+    The options of valid fields are stripped of spaces. Values of a wrong type are skipped, because parsing has reported
+    them.
     """
     seen_keys: set[str] = set()
     for index, field in enumerate(form_fields):
@@ -173,8 +174,7 @@ def read_value(field: Field, value: Any, faults: Faults) -> Any:
     """Return a submitted value as the contact stores it, or None for no value; an error is added to `faults`.
 
     Dates are stored as text such as 2026-01-31, the ticked options of checkboxes as a list in the order of the form,
-    and a ticked checkbox as true. A hidden value never has errors: one that is too long is cut, and one that cannot be
-    stored is replaced with the field's fixed value.
+    and a ticked checkbox as true. A hidden field never has errors: its text is cleaned and cut, see `clean_hidden`.
     """
     return _READERS[field.type](field, value, faults)
 
@@ -182,7 +182,7 @@ def read_value(field: Field, value: Any, faults: Faults) -> Any:
 def clean_hidden(field: Field, value: Any) -> str | None:
     """Return the value of a hidden field: `value` if the field reads it from the URL or form, else the fixed value.
 
-    Control characters are removed, and the text is cut to `MAX_HIDDEN_CHARACTERS`. An empty value counts as none.
+    Control characters are removed, and the text is cut to `MAX_HIDDEN_CHARACTERS`. An empty `value` counts as missing.
     """
     if field.query_parameter and isinstance(value, str):
         text = _CONTROL_CHARACTERS.sub("", value).strip()[:MAX_HIDDEN_CHARACTERS]
@@ -192,9 +192,9 @@ def clean_hidden(field: Field, value: Any) -> str | None:
 
 
 def _read_text(field: Field, value: Any, faults: Faults) -> Any:
-    """Return text of up to `MAX_TEXT_CHARACTERS`, or a boolean or number of JSON; lists and objects are left out.
+    """Return text of up to `MAX_TEXT_CHARACTERS`, a boolean or a number; None for other JSON values and empty text.
 
-    Text with an error is left out, so that what is returned can be stored.
+    Text with an error is None too, so that the returned value can be stored.
     """
     if isinstance(value, str):
         value = value.replace("\r\n", "\n").strip()
@@ -230,7 +230,7 @@ def _read_checkbox(field: Field, value: Any, faults: Faults) -> Any:
     if value is not None and not isinstance(value, bool):
         faults.add(field.name, gettext("must be true or false"))
         return None
-    # A box that has to be ticked is not filled in by a "no".
+    # False does not fill in a required checkbox.
     return value or (None if field.required else value)
 
 
@@ -288,10 +288,10 @@ def get_environment() -> Environment:
 def render_form(
     form: Form, language: str, raw: Mapping[str, Any], errors: Mapping[str, str], shown_at: str = ""
 ) -> Markup:
-    """Return the heading, texts and form of the hosted page.
+    """Return the heading, texts and form of the hosted page as HTML.
 
-    `raw` are the entered values by field name, and `errors` the keys of the texts of the errors. `shown_at` is the
-    signed time at which the page was shown, for a hidden field.
+    `raw` are the entered values, and `errors` the keys of the error texts, both by field name. `shown_at` is the signed
+    time at which the page was shown, for a hidden field.
     """
     return _render("form.html", form, language, raw=raw, errors=errors, shown_at=shown_at)
 
@@ -299,8 +299,8 @@ def render_form(
 def render_embed(form: Form, style: PageStyle, is_branded: bool = True) -> str:
     """Return the HTML of a form for another website, without scripts and without requests to other servers.
 
-    With `is_branded` it has styles of its own in the light colours and the font of the brand; otherwise it has none,
-    and looks as the website does.
+    With `is_branded` it has its own styles, in the light colours and the font of the brand; otherwise it has none, and
+    takes the styles of the website.
     """
     colours, font = style.light, "inherit" if style.font == SANS_STACK else Markup(style.font)  # noqa: S704 - validated
     return str(
@@ -334,7 +334,7 @@ def _render(template: str, form: Form, language: str, **values: Any) -> Markup:
 
 
 def get_label(field: Field, language: str) -> str:
-    """Return the label of a field: its own, else the built-in one, else the key in words."""
+    """Return the label of a field: its own, else the built-in one, else the key with spaces for underscores."""
     if field.label:
         return field.label
     if field.key is None:

@@ -125,7 +125,8 @@ def list_forms(account_id: int, query: FormQuery) -> Page:
 def get(account_id: int, form_id: int) -> Form:
     """Return a form without the lists that were deleted; raises NotFound.
 
-    `url` is set to the address of its hosted page, and `topics` to the (id, name) of public lists that visitors choose.
+    `url` is set to the URL of its hosted page, and `topics` to the (id, name) of the public lists that visitors choose
+    from.
     """
     form = Form.get_or_none(Form.account == account_id, Form.id == form_id)
     if form is None:
@@ -220,7 +221,7 @@ def update(account_id: int, form_id: int, request: FormPatch) -> Form:
 
 
 def delete(account_id: int, form_id: int) -> Form:
-    """Delete a form and return its last state. Contacts who signed up with it stay. Raises NotFound."""
+    """Delete a form and return its last state. Contacts who signed up with it are not deleted. Raises NotFound."""
     require_write_transaction()
     form = get(account_id, form_id)
     Form.delete().where(Form.id == form_id).execute()
@@ -228,7 +229,7 @@ def delete(account_id: int, form_id: int) -> Form:
 
 
 def check_request(account_id: int, request: FormWrite | FormPatch, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a request whose types are valid. The third argument, a form id, is ignored."""
+    """Raise Invalid with all errors of a request that was parsed already. The third argument, a form id, is ignored."""
     _parse_request(account_id, request)
 
 
@@ -293,7 +294,7 @@ def get_redirect_url(form: Form) -> str | None:
     return links.encode_url(form.redirect_url) if form.redirect_url else None
 
 
-# Attempts of clients are counted in memory: a restart resets the counts, and no client data is stored.
+# Attempts are counted in memory: a restart resets the counts, and no client data is stored.
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 # The maximum number of counted keys; the least recently used key is removed first.
@@ -306,8 +307,8 @@ _attempt_times: OrderedDict[str, deque[int]] = OrderedDict()
 def count_attempt(key: str, limit: int, window_ms: int) -> int:
     """Count an attempt, such as a submission or a requested email, under a key and return 0.
 
-    If the key already has `limit` attempts in the last `window_ms` milliseconds, do not count, and return the
-    seconds to wait.
+    If the key already has `limit` attempts in the last `window_ms` milliseconds, the attempt is not counted, and the
+    seconds to wait are returned.
     """
     now = clock.now_ms()
     with _rate_lock:
@@ -324,7 +325,7 @@ def count_attempt(key: str, limit: int, window_ms: int) -> int:
 
 
 def check_rate(key: str, limit: int, window_ms: int = MINUTE_MS) -> None:
-    """Count an attempt under a key; raises RateLimitExceeded with the seconds to wait (see `count_attempt`)."""
+    """Count an attempt under a key. Raises RateLimitExceeded with the seconds to wait if the limit is reached."""
     wait = count_attempt(key, limit, window_ms)
     if wait:
         raise RateLimitExceeded(gettext("Too many attempts."), retry_after=wait)

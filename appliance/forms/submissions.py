@@ -1,7 +1,7 @@
-"""Accept submissions of sign-up forms: parse them, limit their rate, and sign up the contact or ask for confirmation.
+"""Accept submissions of sign-up forms: parse them, limit their rate, and sign up the contact or request confirmation.
 
 The response does not reveal whether an address belongs to a contact. A submission that needs confirmation is stored
-apart from the contacts until it is confirmed, and the confirmation email contains none of the submitted data.
+outside of the contacts until it is confirmed, and the confirmation email contains none of the submitted data.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from appliance.storage.models import Account, Channel, Confirmation, Form, Messa
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import commit, fetch, require_write_transaction
 
-# A hidden field: people do not see it, but bots that fill in every field fill it in.
+# A hidden input: people do not see it, but bots fill in every input.
 HONEYPOT_FIELD = "website"
 
 
@@ -48,7 +48,7 @@ class Submission(NamedTuple):
     """A parsed submission.
 
     `address` is the address to sign up. `names` are the fields of `Names` that are filled in. `data` is the custom data
-    by key. `browser_language` is stored if the language of the contact is not known otherwise. `topic_ids` are the
+    by key. `browser_language` is stored if neither the submission nor the contact has a language. `topic_ids` are the
     lists that the visitor chose.
     """
 
@@ -145,14 +145,14 @@ def _parse_data(raw: Mapping[str, Any], form_fields: list[Field], faults: Faults
 
 
 def find_longest(data: Mapping[str, Any]) -> str:
-    """Return the key of custom data, which is not empty, with the longest value."""
+    """Return the key of the longest value of custom data; raises ValueError if `data` is empty."""
     return max(data, key=lambda key: len(str(data[key])))
 
 
 def _parse_topics(form: Form, raw: Mapping[str, Any], faults: Faults) -> list[int]:
-    """Return the ids of the chosen lists among those that the form offers; a list that is not offered is left out.
+    """Return the ids of the chosen lists that the form offers; other lists are left out.
 
-    A list may have been withdrawn while the form was being filled in, so its id is not an error.
+    A list may have been removed from the form while it was being filled in, so its id is not an error.
     """
     if not form.topics:
         return []
@@ -181,9 +181,10 @@ def find_channel(account_id: int, kind: str, key: str) -> Channel | None:
 def save_contact(account_id: int, submission: Submission, evidence: Evidence, is_theirs: bool) -> Channel:
     """Create or update the contact with the address of a submission, and return the channel; consent is unchanged.
 
-    With `is_theirs`, the owner of the address has confirmed the values, and they replace existing values. The phone
-    number beside an email address is left out if the contact already has a number, or if another contact has this one.
-    Raises Invalid if the contact would become invalid, for example with too much custom data.
+    With `is_theirs`, the owner of the address has confirmed the values, and they replace existing values; otherwise
+    they only fill empty fields. A phone number beside an email address is left out if the contact already has a number,
+    or if another contact has this one. Raises Invalid if the contact would become invalid, for example with too much
+    custom data.
     """
     require_write_transaction()
     existing_channel = find_channel(account_id, submission.address.kind, submission.address.key)
@@ -240,7 +241,7 @@ MAX_MAILS_PER_CLIENT = 3
 _MAX_SUBJECT_LISTS = 80
 # Many addresses may lead to one mailbox (`addresses.find_mailbox`), and many clients may submit them.
 MAX_MAILS_PER_MAILBOX = 5
-# Addresses that are suppressed for these reasons get no confirmation email, and a confirmation does not lift them.
+# Addresses with a suppression for one of these reasons get no confirmation email, and a confirmation does not lift it.
 _UNREACHABLE_REASONS = ("hard_bounce", "soft_bounce", "manual", "stop_keyword")
 
 
@@ -261,8 +262,8 @@ class _SignUp(NamedTuple):
 def accept_submission(form: Form, submission: Submission, ip: str, user_agent: str | None) -> None:
     """Count a submission, record its event, and sign up the contact or request confirmation.
 
-    Without confirmation, a submission neither lifts an opt-out nor replaces existing values. Do nothing if the form was
-    deleted. Raises Invalid as `save_contact` does.
+    A submission that needs no confirmation only fills empty fields of the contact. Do nothing if the form was deleted.
+    Raises Invalid as `save_contact` does.
     """
     require_write_transaction()
     if not Form.select().where(Form.id == form.id).exists():
@@ -291,7 +292,7 @@ def accept_submission(form: Form, submission: Submission, ip: str, user_agent: s
 
 
 def _load_lists(form: Form, submission: Submission) -> dict[int, str | None]:
-    """Return the lists of the form and those that the visitor chose."""
+    """Return the names of the form's and the chosen lists by id; the name is None for a list that is not public."""
     list_ids = {*form.list_ids, *submission.topic_ids}
     list_rows = rows(
         "SELECT id, CASE WHEN public THEN name END FROM contact_list WHERE account_id = ? ORDER BY id",
@@ -303,8 +304,8 @@ def _load_lists(form: Form, submission: Submission) -> dict[int, str | None]:
 def _needs_confirmation(sign_up: _SignUp) -> bool:
     """Return whether the owner of the address must confirm the sign-up.
 
-    The owner must confirm if the form requires it, a list requires it and the address is unverified, the address has
-    opted out or left one of the lists, or its suppression has one of `consent.BLOCKING_REASONS`.
+    Each of these reasons is enough: the form requires it; a list requires it and the address is unverified; the address
+    has opted out or left one of the lists; its suppression has one of `consent.BLOCKING_REASONS`.
     """
     channel = sign_up.channel
     if sign_up.form.double_opt_in:
@@ -348,9 +349,11 @@ def _sign_up(sign_up: _SignUp) -> Channel:
 def _request_confirmation(sign_up: _SignUp) -> None:
     """Store the submission with its evidence, and email the owner of the address a confirmation link.
 
-    No email is sent if the address got one in the last day or is suppressed for one of `_UNREACHABLE_REASONS`, if the
-    client caused `MAX_MAILS_PER_CLIENT` emails in the last hour, or if `MAX_MAILS_PER_MAILBOX` emails were sent to the
-    mailbox of the address in the last day.
+    No email is sent in these cases:
+
+    - The address got such an email in the last day, or is suppressed for one of `_UNREACHABLE_REASONS`.
+    - The client has caused `MAX_MAILS_PER_CLIENT` emails in the last hour.
+    - `MAX_MAILS_PER_MAILBOX` emails were sent to the mailbox of the address in the last day.
     """
     account, form, submission = sign_up.account, sign_up.form, sign_up.submission
     now, contact_id = clock.now_ms(), sign_up.channel.contact_id if sign_up.channel else None
@@ -391,8 +394,8 @@ def _request_confirmation(sign_up: _SignUp) -> None:
 def _find_unmailed(sign_up: _SignUp, now: int) -> Confirmation | None:
     """Return an open confirmation of this form and address that was not mailed, or None.
 
-    The new submission overwrites this confirmation, so that repeated submissions do not add up to many rows for
-    `confirm`.
+    The new submission overwrites this row, so that repeated submissions do not leave many rows that `confirm` must
+    process.
     """
     confirmation: Confirmation | None = Confirmation.get_or_none(
         Confirmation.account == sign_up.account.id, Confirmation.form == sign_up.form.id,
@@ -430,7 +433,7 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
         sign_up.account.locale,
     )
     texts = recipient_texts.get_texts(language)
-    # Names of lists that are not public are for the team; the form stands for them.
+    # Names of lists that are not public are for the team; the name of the form is shown in their place.
     names = [name for name in sign_up.lists.values() if name]
     if sign_up.lists and not names:
         names = [sign_up.form.title or sign_up.form.name]
@@ -454,9 +457,9 @@ def list_expired(limit: int) -> list[int]:
 
 
 def clear_personal_data(confirmation_ids: list[int]) -> int:
-    """Clear the submitted data of the unconfirmed among these rows, and return how many were cleared.
+    """Clear the submitted data of those of these rows that are unconfirmed, and return their number.
 
-    The rows stay for `RETENTION_MS`.
+    The rows are deleted after `RETENTION_MS`.
     """
     require_write_transaction()
     return run(
