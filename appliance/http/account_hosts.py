@@ -1,9 +1,9 @@
-"""What is served at the public addresses of accounts: pages, links and pictures for the recipients of that account.
+"""Requests to the public addresses of accounts: only pages, links and pictures of that account are served there.
 
-Everything else is not found there: the interface, the API and what belongs to other accounts. So no session cookie is
-ever set for such a host, and a link or key of one account says nothing about another. The host of a request only
-chooses what may be seen; no URL is made of it (docs/decisions.md#38). Hosts that no account has are served as the
-installation's own, because a proxy may use any name for it.
+Everything else is "not found" at such an address: the interface, the API, and the objects of other accounts. So no
+session cookie is ever set for it, and it reveals nothing about links and keys of other accounts. The Host header only
+decides what may be seen; no URL is built from it (docs/decisions.md#38). A host that no account has is treated as an
+address of the installation, because a proxy may use any name for it.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ _PROOF = re.compile(re.escape(public_urls.PROOF_PATH) + "([0-9]{1,14})")
 
 
 async def check_host(request: Request) -> HTTPResponse | None:
-    """Return the page "not found" if a host of an account is asked for anything but pages of that account, else None.
+    """Return the page "not found" for a request to an account's host for anything but that account's pages, else None.
 
-    `request.ctx.public_host` is set to the entry of the host, or to None for the installation's own.
+    `request.ctx.public_host` is set to the entry of the host, or to None for a host that no account has.
     """
     host = request.ctx.public_host = request.app.ctx.hosts.find(request.headers.get("host"))
     if host is None:
@@ -50,9 +50,9 @@ async def check_host(request: Request) -> HTTPResponse | None:
 
 
 async def _is_own(request: Request, account_id: int) -> bool:
-    """Return whether the route of a request is one for recipients, and its object one of the account, if it has any.
+    """Return whether the route is for recipients, and the object in its path, if it has one, belongs to the account.
 
-    The owner of a tracked link is checked where the link is looked up.
+    The owner of a tracked link is not checked here, but where the link is looked up (`public/clicks.py`).
     """
     find_owner: public.FindOwner | None = getattr(request.route.ctx, "find_owner", None) if request.route else None
     if find_owner is None:
@@ -68,7 +68,7 @@ def is_account_host(request: Request) -> bool:
 
 
 async def keep_fresh(app: "Sanic[Any, Any]") -> None:
-    """Read the hosts again every few seconds, for the commands of operators, which run in another process."""
+    """Read the hosts again every few seconds until shutdown, because commands in other processes change them."""
     errors = logs.RepeatedErrors(log, "server: reading the hosts of accounts failed")
     while not app.ctx.stopping:
         await asyncio.sleep(_REFRESH_SECONDS)

@@ -1,7 +1,7 @@
-"""The listener of plain http (`acme.http_listen`): answers the CA's challenges, and sends browsers to `base_url`.
+"""The listener for plain http (`acme.http_listen`): answers the CA's challenges and redirects browsers to https.
 
-It serves nothing else, reads one request of each connection and sends no body of its own. The redirect leads to the
-public address of an account if the request names its host, else to `base_url`: never to a host that is not stored.
+It serves nothing else, and reads one request of each connection. The redirect leads to the public address of an account
+if the request names its host, else to `base_url`: never to a host that is not stored.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from appliance.http.protocol import is_sound_head
 log = logging.getLogger("campanero.certificates")
 _MAX_HEAD_BYTES = 8_192
 _TIMEOUT_SECONDS = 10.0
-# The connections that are open at a time, of all clients and of one (`addresses.client_network`).
+# The maximum numbers of open connections: in all, and of one client (`addresses.client_network`).
 _MAX_CONNECTIONS, _MAX_CLIENT_CONNECTIONS = 200, 20
 _REQUEST_LINE = re.compile(rb"(GET|HEAD) (?:http://[^/ ]+)?(/[!-~]*) HTTP/1\.[01]\r\n", re.IGNORECASE)
 _HOST_LINE = re.compile(rb"(?i)\r\nhost:([^\r\n]*)")
@@ -27,7 +27,7 @@ _HEADERS = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Optio
 
 
 class Answer(NamedTuple):
-    """A response: its status line, its headers of its own, and its body."""
+    """A response: its status line, the headers beside `_HEADERS`, and its body."""
 
     status: str
     headers: dict[str, str] = {}
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 def answer_request(head: bytes, base_url: str, challenges: LiveChallenges) -> Answer:
     """Return the response to the head of a request, which ends in an empty line.
 
-    Only GET and HEAD are redirected: a body that was sent without encryption is not asked for again.
+    Only GET and HEAD are redirected: a redirected POST would send its body a second time.
     """
     if not is_sound_head(head, len(head) - 4):
         return Answer("400 Bad Request")
@@ -64,7 +64,7 @@ def format_answer(answer: Answer, has_body: bool) -> bytes:
 class _Connection(asyncio.Protocol):
     """A connection, which is closed after one response or after `_TIMEOUT_SECONDS`.
 
-    `open_connections` has the client of each open connection, the oldest first.
+    `open_connections` contains the client network of each open connection, the oldest connection first.
     """
 
     def __init__(self, answer: Callable[[bytes], Answer], open_connections: dict["_Connection", str]) -> None:
@@ -74,8 +74,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the head of a request.
 
-        If too many connections of the client are open, the new one is closed; if too many of all, the oldest is, so
-        that nobody can keep others out.
+        If the client has too many open connections, the new connection is closed. If there are too many in all, the
+        oldest is closed, so that nobody can keep others out.
         """
         self._transport = cast(asyncio.Transport, transport)
         self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_SECONDS, self._transport.abort)
@@ -104,13 +104,13 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection from the open ones."""
         self._timer.cancel()
         self._open_connections.pop(self, None)
 
 
 class HttpListener:
-    """The listener of plain http. It is bound before the service starts, as the port may need rights."""
+    """The listener for plain http. Call `bind` before the service starts, and `start` on its event loop."""
 
     def __init__(self, address: str, base_url: str, challenges: LiveChallenges, hosts: HostTable) -> None:
         self._address, self._base_url, self._challenges, self._hosts = address, base_url, challenges, hosts
@@ -120,11 +120,11 @@ class HttpListener:
 
     @property
     def is_bound(self) -> bool:
-        """Return whether the listener has its port."""
+        """Return whether the listener is bound to its port."""
         return self._socket is not None
 
     def bind(self) -> None:
-        """Bind the address. If it cannot be bound, say so in the log: the CA can use the https port, too."""
+        """Bind the configured address, if any. A failure is only logged, because the CA can use the https port, too."""
         if not self._address:
             return
         host, _, port = self._address.rpartition(":")
@@ -143,7 +143,7 @@ class HttpListener:
             )  # fmt: skip
 
     async def start(self) -> None:
-        """Accept connections on the bound port."""
+        """Accept connections on the bound port; without one, do nothing."""
         if self._socket is None:
             return
 

@@ -37,7 +37,8 @@ from appliance.settings import config
 
 log = logging.getLogger("campanero")
 
-# Large enough that an API key that is far too long gets the response for a wrong key, not the one for a large header.
+# Large enough for an API key that is far too long, so that the response is that for a wrong key, not for a large
+# header.
 MAX_HEAD_BYTES = 32_768
 _LINE_BYTES = 8_192
 # A browser that visited the service over https uses only https for a year.
@@ -59,8 +60,9 @@ async def read_as_text(request: Request) -> None:
 def find_client(context: Any, peer: str, forwarded: list[str]) -> str:
     """Return the IP address of a client.
 
-    `peer` is the address of the connection, `forwarded` are the X-Forwarded-For lines, which count only from a trusted
-    proxy, and `context` is `app.ctx`. If no proxy is configured as trusted, the first request through one is logged.
+    `context` is `app.ctx`. `peer` is the address of the connection. `forwarded` are the X-Forwarded-For lines, which
+    count only if `peer` is a trusted proxy. If no proxy is configured as trusted, the first request through one is
+    logged.
     """
     trusted = context.config.network.trusted_proxies
     if forwarded and not (context.warned or trusted) and addresses.is_private_ip(peer):
@@ -83,7 +85,7 @@ def is_unread(request: Request) -> bool:
 
 
 def path_of(request: Request) -> str:
-    """Return the path of a request without trailing slashes, even if its head could not be parsed."""
+    """Return the path of a request without trailing slashes, from the raw bytes if the head could not be parsed."""
     if is_unread(request) and isinstance(request.stream, Http):
         line = bytes(request.stream.recv_buffer[:_LINE_BYTES]).split(b"\r\n", 1)[0].split(b" ")
         if len(line) > 1:
@@ -93,12 +95,14 @@ def path_of(request: Request) -> str:
 
 # The size line of a chunk, with its extensions, which no known client uses.
 MAX_CHUNK_LINE_BYTES = 256
-# A body of very small chunks takes long to parse for its size. After the first chunks, their average size counts.
+# Parsing very small chunks takes long for few bytes. From the first `_MAX_SMALL_CHUNKS` chunks on, the average size is
+# limited.
 _MAX_SMALL_CHUNKS = 1_000
 _MIN_AVERAGE_CHUNK_BYTES = 16
-# The number of chunks after which other requests get a turn, even if more chunks have arrived.
+# After this number of chunks, other requests get a turn, even if more chunks have arrived.
 _CHUNKS_PER_TURN = 50
-# As in Apache's mod_reqtimeout: a large body may take long, but a client cannot keep a connection with single bytes.
+# As in Apache's mod_reqtimeout: a large body may take long, but must not arrive so slowly that it keeps a connection
+# open.
 MIN_BODY_BYTES_PER_SECOND = 500
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _HOST = rb"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z!$&'()*+,;=._~%-]+)(?::[0-9]{0,5})?"
@@ -124,9 +128,9 @@ _CHUNK_LINE = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
 
 
 # Sending, the database and child processes need file descriptors, too. Without a limit, clients that open connections
-# and send nothing would use up all of them, and all sending would stop.
+# and send nothing would use up all descriptors, and sending would stop.
 _MAX_DESCRIPTORS, _RESERVED_DESCRIPTORS = 8_192, 512
-# The limit of the process is higher than that of its clients, so that they never reach it.
+# The limit of the process is higher than the number of descriptors for clients, so that clients never reach it.
 _MAX_OPEN_FILES = 65_536
 # A handshake is a few kilobytes over at most three round trips.
 HANDSHAKE_TIMEOUT_SECONDS = 10
@@ -146,7 +150,7 @@ def raise_descriptor_limit() -> None:
 
 
 def _is_reserved(descriptor: int) -> bool:
-    """Return whether the descriptor of a new connection is one that is reserved for other parts of the service.
+    """Return whether the descriptor of a new connection is in the range reserved for other parts of the service.
 
     The system gives out the lowest free number, so a high number means that all lower ones are in use.
     """
@@ -154,7 +158,7 @@ def _is_reserved(descriptor: int) -> bool:
 
 
 def _count_client_descriptors() -> int:
-    """Return the number of descriptors up to which clients are accepted."""
+    """Return the number of descriptors that client connections may use."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(_MAX_DESCRIPTORS, soft)
     return limit - min(_RESERVED_DESCRIPTORS, limit // 2)
@@ -193,9 +197,10 @@ class Handshakes:
             self._begin(transport, protocol)
 
     def _begin(self, transport: asyncio.Transport, protocol: asyncio.Protocol, received: bytes = b"") -> None:
-        """Start the handshake, of which `received` has arrived.
+        """Start the handshake, of which the bytes `received` have arrived already.
 
-        A CA that validates the host name over TLS gets the certificate of its challenge, and no connection after it.
+        A CA that validates a host name by TLS-ALPN-01 gets the certificate of its challenge, and the connection is then
+        closed.
         """
         context = self._certificate.context
         if TLS_HELLO_EXTENSION in received:
@@ -235,9 +240,9 @@ _MAX_RECORD_BYTES, _RECORD_HEADER_BYTES = 16_384 + 5, 5
 
 
 class _HelloReader(asyncio.Protocol):
-    """Reads the first TLS record of a connection, which the choice of the certificate depends on during a challenge.
+    """Reads the first TLS record of a connection, from which the certificate is chosen while a challenge is live.
 
-    `begin` gets the bytes; `forget` is called if the connection ends before.
+    `begin` gets the received bytes; `forget` is called if the connection ends earlier.
     """
 
     def __init__(
@@ -248,20 +253,20 @@ class _HelloReader(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT_SECONDS, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Pass the bytes on once the whole record has arrived, or if they are none."""
+        """Pass the bytes to `begin` once the whole record has arrived, or at once if they are not a TLS handshake."""
         self._received += data
         length = int.from_bytes(self._received[3:_RECORD_HEADER_BYTES], "big") + _RECORD_HEADER_BYTES
         is_short = len(self._received) < _RECORD_HEADER_BYTES or len(self._received) < min(length, _MAX_RECORD_BYTES)
         if is_short and self._received[0] == _HANDSHAKE_RECORD:
             return
         self._timer.cancel()
-        # The transport chooses how it reads by its protocol, when it begins to read.
+        # The transport chooses its way of reading by the type of its protocol, at the moment when it starts reading.
         self._transport.pause_reading()
         self._begin(self._received)
         self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection from the pending handshakes."""
         self._timer.cancel()
         self._forget(self._transport)
 
@@ -274,7 +279,10 @@ class _ClosingProtocol(asyncio.Protocol):
 
 
 class RequestTooSlow(BadRequest):
-    """A request that did not arrive in time; as a BadRequest, it makes Sanic ignore the rest of the body."""
+    """A request that did not arrive in time (status 408).
+
+    It is a BadRequest so that Sanic ignores the rest of the body.
+    """
 
     status_code = 408
 
@@ -288,8 +296,8 @@ class StrictHttp(Http):
     def deadline(self, now: float) -> float | None:
         """Return the time by which more bytes of a request must arrive; None if none are expected.
 
-        Times are in seconds of the event loop. The whole head must arrive within the timeout; a body gets more time at
-        `MIN_BODY_BYTES_PER_SECOND`, but never more than the timeout without any bytes.
+        Times are in seconds of the event loop's clock. The whole head must arrive within the timeout. A body gets one
+        second more for each `MIN_BODY_BYTES_PER_SECOND` received bytes, but no pause may be longer than the timeout.
         """
         protocol = self.protocol
         if self.stage is Stage.REQUEST:
@@ -318,7 +326,7 @@ class StrictHttp(Http):
 
     async def read(self) -> bytes | None:
         """Return the next piece of the body, or None at its end. Raises BadRequest or PayloadTooLarge."""
-        if self.request_body == "chunked" and self.request_bytes_left == 0:  # type: ignore[comparison-overlap]  # it is
+        if self.request_body == "chunked" and self.request_bytes_left == 0:  # type: ignore[comparison-overlap]  # Sanic's value for chunks
             await self._check_chunk_line()
         piece: bytes | None = await super().read()
         return piece
@@ -417,8 +425,9 @@ class StrictProtocol(HttpProtocol):
 def is_sound_head(buffer: bytes | bytearray, end: int) -> bool:
     """Return whether the head in `buffer[:end]` is valid by RFC 9112, including the number of Host lines.
 
-    HTTP/1.1 requires one Host line; HTTP/1.0 allows at most one, and no chunked body. A target with a host needs a Host
-    line with the same one: by section 3.2.2 that of the target counts, but everything here reads the Host line.
+    HTTP/1.1 requires one Host line; HTTP/1.0 allows at most one, and no chunked body. A request target with a host
+    needs a Host line with the same host: by section 3.2.2 the host of the target counts, but all code here reads the
+    Host line.
     """
     if not _HEAD.fullmatch(buffer, 0, end) or not _names_one_host(buffer, end):
         return False
@@ -429,7 +438,7 @@ def is_sound_head(buffer: bytes | bytearray, end: int) -> bool:
 
 
 def _names_one_host(buffer: bytes | bytearray, end: int) -> bool:
-    """Return whether the target of a request has no host, or that of its Host line, by name and port."""
+    """Return whether the request target has no host, or the same host and port as the Host line."""
     target = _ABSOLUTE_TARGET.match(buffer, 0, end)
     if target is None:
         return True
@@ -438,7 +447,7 @@ def _names_one_host(buffer: bytes | bytearray, end: int) -> bool:
 
 
 def _normalize_host(host: bytes, default_port: bytes) -> bytes:
-    """Return a host and port in lower case, without the default port of the scheme (RFC 3986, section 6.2.3)."""
+    """Return a host with its port in lower case, without the default port of the scheme (RFC 3986, section 6.2.3)."""
     return host.lower().removesuffix(default_port).removesuffix(b":")
 
 
@@ -455,7 +464,7 @@ _MAX_INLINE_BYTES = 65_536
 
 
 class FormRequest(Request):
-    """A request that parses its form with `parse_form`, at most once."""
+    """A request that parses its posted form with `parse_form`, at most once."""
 
     __slots__ = ("_posted",)
 
@@ -481,9 +490,9 @@ class FormRequest(Request):
 
 
 async def read_large_form(request: FormRequest) -> None:
-    """Parse a large form in a thread before its handler runs.
+    """Parse a form of more than `_MAX_INLINE_BYTES` in a thread before its handler runs; the API parses its own bodies.
 
-    Raises PayloadTooLarge for a large form of a recipient's page, and the exceptions of `parse_form`.
+    Raises PayloadTooLarge for such a form on a page for recipients, and the exceptions of `parse_form`.
     """
     path = path_of(request)
     if len(request.body) <= _MAX_INLINE_BYTES or dispatch.owns_path(path):

@@ -1,9 +1,9 @@
 """Build and run the HTTP server with its routes, its middleware and the services that start and stop with it.
 
-Requests for tracked links and tracking pixels are answered before Sanic, whose handling takes most of their time. Only
-the usual request of a browser or mail program is answered so: one that arrives whole and alone, has no body and asks
-for nothing unusual. Every other request is left to Sanic, and so is every response except the redirect and the pixel.
-The responses equal the responses of `public/clicks.py`, byte for byte (`tests/journeys/test_tracking_requests.py`).
+The usual requests for tracked links and tracking pixels are answered without Sanic, which would take most of their
+time. These are requests that arrive in one piece, alone, without a body and without unusual headers. Sanic handles
+every other request, and sends every response except the redirect and the pixel. The responses equal those of
+`public/clicks.py`, byte for byte (`tests/journeys/test_tracking_requests.py`).
 """
 
 import asyncio
@@ -73,9 +73,10 @@ log = logging.getLogger("campanero")
 # By default Python switches threads every 5 ms: each database call of a request would wait that long for a thread that
 # renders mail. A shorter interval costs nothing when idle.
 _SWITCH_SECONDS = 0.0005
-# Longest wait of the shutdown for a database that cannot be written; a statement waiting for a lock adds ten seconds.
+# Longest time that the shutdown waits for a database that cannot be written; a statement that waits for a lock adds ten
+# seconds.
 _MAX_STORAGE_WAIT_SECONDS = 14.0
-# Interval at which the stop is requested again until the server stops.
+# Interval at which the stop of Sanic is requested again until it begins.
 _STOP_RETRY_SECONDS = 0.02
 _QUALITY = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 _MAX_ACCEPT_ITEMS = 100
@@ -153,7 +154,7 @@ async def _set_client(request: Request) -> None:
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
     """Return a 503 response during shutdown, else None.
 
-    Requests for static files are answered, and requests of recipients, who would not repeat them.
+    Static files are still served, and so are requests of recipients, who would not repeat them.
     """
     path = path_of(request)
     if not request.app.ctx.stopping or public.owns_path(path) or static_files.is_static_path(path):
@@ -235,7 +236,8 @@ def _speaks_json(path: str) -> bool:
 def _wants_json(request: Request, path: str) -> bool:
     """Return whether the client of a path without a route expects JSON: its Accept header prefers JSON to HTML.
 
-    Below `/api` it does also if the header names neither: it is then probably a program with a wrong base URL.
+    For a path below `/api`, a header that does not name HTML is enough: the client is probably a program with a wrong
+    base URL.
     """
     accept = request.headers.get("accept", "")
     json, html = _find_quality(accept, "application/json"), _find_quality(accept, "text/html")
@@ -243,7 +245,7 @@ def _wants_json(request: Request, path: str) -> bool:
 
 
 def _find_quality(accept: str, media_type: str) -> float:
-    """Return the quality that an Accept header gives to a media type by its name (RFC 9110, 12.5.1); 0 if none.
+    """Return the quality that an Accept header gives to a media type it names (RFC 9110, 12.5.1), or 0 if it does not.
 
     Items that cannot be parsed, for which `request.accept` of Sanic raises exceptions, and those after the first
     `_MAX_ACCEPT_ITEMS` are ignored.
@@ -258,7 +260,7 @@ def _find_quality(accept: str, media_type: str) -> float:
 
 
 def _may_have_large_body(request: Request) -> bool:
-    """Return whether the endpoint of a request reads large bodies, so that an error may come before the whole body."""
+    """Return whether the endpoint of a request reads large bodies, so that an error may precede the end of the body."""
     route = getattr(request.route.ctx, "route", None) if request.route else None
     mounted = doors.find_route(request)
     return (route is not None and route.large_body is not None) or (mounted is not None and mounted.route.max_bytes > 0)
@@ -296,7 +298,7 @@ async def _start(app: "Sanic[Any, Any]") -> None:
 
 
 async def _start_background(app: "Sanic[Any, Any]") -> None:
-    """Start the services that requests do not need: SMTP servers, the certificate watcher and background jobs."""
+    """Start what requests do not need: SMTP servers, certificate threads, lease, mirror and background jobs."""
     loop = asyncio.get_running_loop()
     app.ctx.capture = CaptureServer()
     await loop.run_in_executor(None, app.ctx.capture.start)
@@ -332,7 +334,8 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
     app.ctx.damage.start()
     await _start_background(app)
     base = settings_config.base_url(app.ctx.config)
-    # Objects of loaded modules are never freed, and checking them would stop all requests for a tenth of a second.
+    # Objects of loaded modules are never freed, and each full garbage collection would stop all requests for a tenth of
+    # a second to check them.
     gc.freeze()
     gc.enable()
     token = await transactions.fetch(users.setup_token)
@@ -348,7 +351,7 @@ def _on_signal(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:
 
 
 def _request_stop(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:
-    """Stop the server, and repeat that until the shutdown begins: during the start, Sanic ignores a stop."""
+    """Stop the server; repeat this until the shutdown begins, because Sanic ignores a stop during its start."""
     if app.ctx.stopping:
         return
     if app.ctx.ready:
@@ -359,11 +362,12 @@ def _request_stop(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> No
 async def _drain(app: "Sanic[Any, Any]") -> None:
     """Begin the shutdown: refuse new requests with 503, stop the background jobs, and finish open SMTP transactions.
 
-    That takes at most 30 s. If the database cannot be written after `_MAX_STORAGE_WAIT_SECONDS`, the writer is stopped
-    without waiting longer for outcomes to be stored.
+    It takes at most 30 s. If the database cannot be written for `_MAX_STORAGE_WAIT_SECONDS`, the writer is stopped, and
+    outcomes that are not stored yet are left to the next process.
     """
     app.ctx.stopping = True
-    # A program whose email was not answered sends it again; its Message-ID shows that it is the same.
+    # A program that got no reply to an email that it submitted sends it again; its Message-ID identifies the
+    # repetition.
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.submission.stop)
     started, loop = time.monotonic(), asyncio.get_running_loop()
     executable.kill_awaited_children()
@@ -371,8 +375,8 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
     while not ending.done():
         await asyncio.wait({ending}, timeout=0.5)
         if time.monotonic() > started + _MAX_STORAGE_WAIT_SECONDS and disk_guard.write_blocker() is not None:
-            # Storing the outcomes of messages was retried until now. Messages without a stored outcome are decided by
-            # the next process.
+            # Until now, storing the outcomes of messages was retried. The next process decides about messages without a
+            # stored outcome.
             await loop.run_in_executor(None, transactions.stop)
             break
     await ending
@@ -396,7 +400,7 @@ async def _stop(app: "Sanic[Any, Any]") -> None:
 
 
 def _write_heartbeat() -> None:
-    """Write the heartbeat for a machine that follows this one, which shows by it how far it is behind."""
+    """Write the heartbeat row if Litestream is used; from it a standby computes how far it is behind."""
     if litestream.is_used():
         transactions.submit_record(settings.write_heartbeat)
 
@@ -462,10 +466,7 @@ def read_request(data: bytes) -> TrackingRequest | None:
 
 
 class TrackingProtocol(StrictProtocol):
-    """A connection that responds itself to the usual requests for tracked links and pixels.
-
-    All others go to Sanic, including those with an unusual header or an invalid token.
-    """
+    """A connection that answers the usual requests for tracked links and pixels without Sanic (`read_request`)."""
 
     __slots__ = ("_is_answering",)
 
@@ -488,10 +489,10 @@ class TrackingProtocol(StrictProtocol):
         return False if self._is_answering else bool(super().close_if_idle())
 
     def _is_between_requests(self) -> bool:
-        """Return whether Sanic waits for a new request, has no byte of it yet, and can write its response at once."""
+        """Return whether Sanic has no request and no byte of a next one, and the response can be written at once."""
         if self.is_refused or self._http is None or self.recv_buffer or not self._can_write.is_set():
             return False
-        # Sanic forgets a request only after it has read the whole body.
+        # Sanic sets `request` to None only after it has read the whole body.
         return self._http.request is None
 
     def _begin(self, request: TrackingRequest, data: bytes) -> None:
@@ -510,7 +511,7 @@ class TrackingProtocol(StrictProtocol):
     def _answer(
         self, link: LinkRequest, data: bytes, started_at: float, stored: "asyncio.Future[TrackedMessage | None]"
     ) -> None:
-        """Send the redirect or the pixel; without a target, Sanic gets the request and sends the page that says so."""
+        """Send the redirect or the pixel. Without a message, or a URL for a link, Sanic gets the request instead."""
         self._is_answering = False
         message = stored.result() if stored.exception() is None else None
         if self.transport is None or self.transport.is_closing():
@@ -533,18 +534,18 @@ class TrackingProtocol(StrictProtocol):
 
 @cache
 def _prepare_redirect(is_strict: bool) -> bytes:
-    """Return the response to a click, with `%b` for the URL and for the id of the request."""
+    """Return the bytes of the response to a click, with `%b` for the URL, then `%b` for the id of the request."""
     return _prepare(clicks.redirect_response("%b"), is_strict)
 
 
 @cache
 def _prepare_pixel(is_strict: bool) -> bytes:
-    """Return the response to an open, with `%b` for the id of the request and for the picture."""
+    """Return the bytes of the response to an open, with `%b` for the id of the request, then `%b` for the picture."""
     return _prepare(clicks.pixel_response(), is_strict) + b"%b"
 
 
 def _prepare(response: HTTPResponse, is_strict: bool) -> bytes:
-    """Return the head that Sanic would send for a response, with `%b` for the id of the request."""
+    """Return the head that Sanic would send for a response, with `%b` in place of the id of the request."""
     headers = common_headers("%b", is_strict) | {
         "content-length": str(len(response.body or b"")),
         "connection": "keep-alive",
