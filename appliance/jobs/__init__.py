@@ -1,6 +1,6 @@
 """Background jobs as Huey tasks, which run on wake-ups; each job processes all due rows of its tables.
 
-A task may run twice, or not at all, without harm. Two parts of Huey are replaced. Its memory storage is polled, which
+It is harmless if a task runs twice, or not at all. Two parts of Huey are replaced. Its memory storage is polled, which
 would delay every send by up to the polling interval; `BlockingMemoryStorage` wakes its readers instead. Its `lock_task`
 makes a second run of a task fail, but here a wake-up during a run must cause another run; `Jobs` queues at most one
 more run of each job.
@@ -80,9 +80,9 @@ _MINUTE_MS = 60_000
 _checkpoint_guard = litestream.CheckpointGuard()
 _heartbeat_timer = litestream.HeartbeatTimer()
 _HOUR_MS = 3600 * 1000
-# The minimum time between two runs, from start or end to start, in seconds. Every commit of a sender wakes the job
-# `flows`, and every single message wakes the job `outbox`: without a pause, that would slow down sending and SMTP
-# submission (docs/decisions.md#19).
+# The minimum time in seconds from the start or the end of a run to the start of the next one. Every commit of a sender
+# wakes the job `flows`, and every single message wakes the job `outbox`: without a pause, that would slow down sending
+# and SMTP submission (docs/decisions.md#19).
 _PAUSE_SECONDS = {"flows": 0.04, "outbox": 0.02}
 
 
@@ -110,8 +110,8 @@ class Jobs:
         self.webhook_worker = WebhookWorker()
         self.request_worker = FlowRequestWorker()
         self._email_lock = threading.Lock()
-        # The first is held by `renew`, which may take minutes; the second only while senders are replaced or stopped,
-        # so that no new sender starts after `stop`.
+        # `renew` holds `_renew_lock`, perhaps for minutes. `_senders_lock` is held only while senders are replaced or
+        # stopped, so that no new sender starts after `stop`.
         self._renew_lock, self._senders_lock = threading.Lock(), threading.Lock()
         self._is_stopping = False
         self._preflight_slots, self._starts_lock = threading.Semaphore(rehearsal.MAX_CONCURRENT), threading.Lock()
@@ -191,7 +191,7 @@ class Jobs:
     def send_due_email(self) -> None:
         """Send due email until none is left, then advance the campaigns; also wake the SMS sender if SMS are due.
 
-        If another thread is sending, wake its idle workers and return. Return also if no email is due.
+        Returns at once if no email is due, or if another thread is sending: then its idle workers are woken.
         """
         if self.sms_sender.is_due():
             self.sms_sender.wake()
@@ -238,7 +238,7 @@ class Jobs:
         self.request_worker.stop()
 
     def advance_flows(self) -> None:
-        """Advance flows, and wake the job `webhooks` if any webhook is enabled, because there may be new events."""
+        """Advance flows; also wake the job `webhooks` if a webhook is enabled, as there may be new events."""
         if webhook_queue.has_webhooks():
             signals.wake("webhooks")
         self.flow_worker.work()
@@ -256,14 +256,15 @@ class Jobs:
     def run_preflights(self) -> None:
         """Render drafts for each of their recipients, as preflights have requested (`campaigns.rehearsal`).
 
-        Returns at once if `rehearsal.MAX_CONCURRENT` runs are active, which also cover the new requests.
+        Returns at once if `rehearsal.MAX_CONCURRENT` runs are active, because these process new requests, too.
         """
         self._run_once(self._preflight_slots, rehearsal.run_pending)
 
     def check_links(self) -> None:
         """Check the links of the drafts for which a check was requested.
 
-        The job may wait long for responses. Returns at once if another run is active, which also covers new requests.
+        The job may wait long for responses. Returns at once if another run is active, because it processes new
+        requests, too.
         """
         self._run_once(self._links_lock, links.run_pending_checks)
 
@@ -275,26 +276,26 @@ class Jobs:
         self._run_once(self._domains_lock, store.run_due_checks)
 
     def keep_consents(self) -> None:
-        """Refresh the consent of the mailbox that sends, if it was not used lately, and warn if it ends soon."""
+        """Refresh the OAuth consent of the mailbox that sends if it was not used lately, and warn if it ends soon."""
         self._run_once(self._consents_lock, lambda _: oauth_grants.keep_alive())
 
     def back_up(self) -> None:
-        """Create the scheduled backup if it is due."""
+        """Create the scheduled backup."""
         backups.run_scheduled_backup(self.importer.stopping)
 
     def copy_elsewhere(self) -> None:
-        """Run the copies to another machine and the test restores that are due, and report problems to the owners."""
+        """Run the due copies to another machine and the due test restores, and report problems to the owners."""
         notices.check()
         schedule.run_due(self.importer.stopping)
         notices.check()
 
     def recheck_quiet_hours(self) -> None:
-        """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
+        """Make SMS that wait for the end of quiet hours due, because the quiet hours were changed."""
         sms_rules.recheck_held_messages()
         signals.wake("outbox")
 
     def run_replays(self) -> None:
-        """Run the replays of flows that wait, each in a child process; return at once if another thread does."""
+        """Run the replays of flows that wait, each in a child process; return at once if another thread runs them."""
         self._run_once(self._replays_lock, replays.run_pending)
 
     def run_bulk_actions(self) -> None:
@@ -302,11 +303,11 @@ class Jobs:
         bulk_actions.run_due(self.importer.stopping)
 
     def store_zones(self) -> None:
-        """Compute the time zones of contacts that have changed; return at once if another thread does."""
+        """Compute the changed time zones of contacts; return at once if another thread computes them."""
         self._run_once(self._zones_lock, time_zones.fill)
 
     def delete_expired(self) -> None:
-        """Delete expired rows, unneeded payloads and deliveries, old events, and old refused entries into flows.
+        """Delete all expired data: rows, message payloads, webhook deliveries, events, and ignored entries into flows.
 
         Also remove erased contacts from stored imports.
         """
@@ -318,11 +319,11 @@ class Jobs:
             pass
 
     def advance_campaigns(self) -> None:
-        """Start, release, pause and complete all campaigns for which this is due.
+        """Start, release, pause or complete each campaign for which this is due.
 
-        Scheduled campaigns are started when they are due, and campaigns with a hold are released when the hold has
-        ended. Campaigns are paused by auto-pause, or if the transport keeps rejecting their messages, and completed
-        when they have no open messages.
+        Scheduled campaigns start at their time, and campaigns with a hold are released when it has ended. Campaigns are
+        paused by auto-pause, or if the transport keeps rejecting their messages, and completed when they have no open
+        messages.
         """
         is_any_left = False
         for account_id, campaign_id in send.list_due():
@@ -342,7 +343,7 @@ class Jobs:
         self.ledger_checker.check_changed()
 
     def advance_experiments(self) -> None:
-        """Decide the tests of campaigns and flows for which this is due, and assign the next batches of uneven ones."""
+        """Decide the due tests of campaigns and flows, and assign the next batches of tests with Thompson sampling."""
         split_results.decide_running()
         for campaign_id in experiment.list_running():
             try:
@@ -357,9 +358,9 @@ class Jobs:
                 log.exception("experiments: deciding failed campaign=%s", campaign_id)
 
     def start_campaigns(self) -> None:
-        """Start the scheduled campaigns whose HTML must be sanitized first, which may take many seconds each.
+        """Start the due campaigns whose HTML must be sanitized first, which may take many seconds each.
 
-        The accounts take turns. Returns at once if another run is active, which also covers the new campaigns.
+        The accounts take turns. Returns at once if another run is active, because it also starts new campaigns.
         """
         self._run_once(self._starts_lock, self._start_in_turns)
 
@@ -377,9 +378,9 @@ class Jobs:
 
     @staticmethod
     def _start(account_id: int, campaign_id: int) -> bool:
-        """Start a scheduled campaign; return False if it cannot be started now.
+        """Start a scheduled campaign; return False if it cannot be started now and remains due.
 
-        After an unexpected error the campaign is paused until a user resumes it, so that it does not stop other
+        After an unexpected error the campaign is paused until a user resumes it, so that it does not block other
         campaigns. Raises StorageError.
         """
         try:
@@ -391,7 +392,7 @@ class Jobs:
         except WouldWait:
             return False
         except Unavailable as error:
-            # For example, its HTML cannot be sanitized, which the other campaigns do not wait for.
+            # For example, its HTML cannot be sanitized now. The other campaigns do not wait for that.
             log.info("campaigns: start put off campaign=%s: %s", campaign_id, error)
             transactions.write(send.pause_if_late, account_id, campaign_id)
             return False
@@ -422,7 +423,7 @@ class Jobs:
     def _check_storage() -> None:
         """Measure the storage and checkpoint the database. Raises Unavailable if the database cannot be written.
 
-        After a storage error, a write is tried first, so that sending resumes even if nothing else writes.
+        If the last write failed, one row is written first, so that sending resumes even if nothing else is written.
         """
         disk_guard.measure()
         if disk_guard.write_blocker() is not None:
@@ -435,11 +436,10 @@ class Jobs:
             raise disk_guard.to_storage_error(error) or error from None
 
     def pulse(self) -> None:
-        """Wake the jobs that have due rows.
+        """Wake the jobs that have due rows. Called once a second, so a lost wake-up delays a job by a second at most.
 
-        This is called once a second, so that a lost wake-up delays a job by a second at most. Also lift expired
-        suppressions, store when API keys were last used, and once a minute, while a campaign is sent by local time,
-        that the service is running (`send_times.list_overdue`).
+        Also lift expired suppressions and store when API keys were last used. Once a minute, while a campaign is sent
+        by local time, store that the service is running (`send_times.list_overdue`).
         """
         self._check_storage()
         if _heartbeat_timer.is_due():
@@ -507,20 +507,20 @@ def _do_each_minute() -> None:
 
 
 def refresh_segments() -> None:
-    """Record who entered or left segments, and maintain the filter indexes."""
+    """Record which contacts entered or left segments, and maintain the filter indexes."""
     segment_events.check_segments()
     query_plan.maintain_indexes()
 
 
 _pulse_log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks, requests of flows, a backup, a copy, starts of campaigns, link
-# checks, a replay, segments, time zones, mirrors and slow mirrors may each occupy a thread for a long time, and
-# preflights several. The remaining two threads run all other jobs.
+# Each of these may occupy a thread for a long time: sending, imports, audience snapshots, flows, webhooks, requests of
+# flows, a backup, a copy, starts of campaigns, link checks, a replay, segments, time zones, mirrors and slow mirrors.
+# Preflights may occupy `rehearsal.MAX_CONCURRENT` threads. The remaining two threads run all other jobs.
 _WORKERS = 17 + rehearsal.MAX_CONCURRENT
 
 
-# A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.
+# A pulse may wait for a lock on the database, but one that takes longer than this counts as stuck.
 _MAX_PULSE_SECONDS = 60.0
 
 
@@ -532,7 +532,7 @@ class _InProcess(Consumer):  # type: ignore[misc]  # Huey has no type annotation
 class BackgroundWork:
     """The background jobs of this process and their threads.
 
-    `process` is an id that marks the rows that the process claims.
+    `process` is an id of the process, which marks the rows that it claims.
     """
 
     def __init__(self, process: str) -> None:
@@ -572,7 +572,7 @@ class BackgroundWork:
         return not (self._ending.is_set() or is_late) and all(thread.is_alive() for thread in (*workers, self._pulse))
 
     def renew(self) -> None:
-        """Replace the email and SMS senders with new senders, which read the current configuration; return at once."""
+        """Start a thread that replaces the email and SMS senders, so that they read the current configuration."""
         threading.Thread(target=self.jobs.renew, name="renewing").start()
 
     def stop(self) -> None:

@@ -76,7 +76,8 @@ _lock = threading.Lock()
 def delete_expired(stopping: threading.Event) -> None:
     """Delete expired rows of each kind in `SWEEPS`, unneeded files, and old lines of the journal.
 
-    `stopping` ends it. Returns at once if another thread is deleting expired rows already.
+    Set `stopping` to end it after the current batch. Returns at once if another thread is already deleting expired
+    rows.
     """
     if not _lock.acquire(blocking=False):
         return

@@ -11,7 +11,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no
     blocking = True
 
     def __init__(self, *arguments: object, **named: object) -> None:
-        """Create an empty storage, with the arguments of Huey's MemoryStorage."""
+        """Create an empty storage; the arguments are those of Huey's MemoryStorage."""
         super().__init__(*arguments, **named)
         self._changed = threading.Condition(self._lock)
         self._closed = False
@@ -31,7 +31,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no
             return task
 
     def wake_all(self) -> None:
-        """Wake all readers, and make later calls of `dequeue` return at once, because the process is ending."""
+        """Wake all readers, and let later calls of `dequeue` return without waiting, because the process is ending."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

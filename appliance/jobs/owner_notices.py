@@ -18,7 +18,11 @@ from appliance.storage.transactions import require_write_transaction
 
 
 def report_certificate(state: State) -> None:
-    """Queue an email to each active owner of the first account, which is that of the installation, and audit it."""
+    """Email each active owner of the first account that a certificate was not renewed, and write this to the audit log.
+
+    The first account belongs to the operator. The emails are queued. Do nothing if there is no certificate or no
+    account.
+    """
     facts = store.read_facts(state)
     if facts is not None:
         transactions.write(_queue_certificate_emails, facts.not_after_ms, ", ".join(facts.host_names), state.error)
@@ -56,7 +60,7 @@ def _build_certificate_email() -> SystemEmail:
 
 
 def report_limits() -> None:
-    """Queue the emails that are due: one for each account and owner, about all limits of the account together."""
+    """Queue the due emails about used limits: one to each owner of an account, about all its limits together."""
     for (account_id,) in rows("SELECT id FROM account WHERE limits NOT NULL AND closed_at IS NULL ORDER BY id"):
         if limits.list_notices(account_id):
             transactions.write(_queue_limit_emails, account_id)
