@@ -35,9 +35,9 @@ _PICTURE_HEADERS = {
     "Cross-Origin-Resource-Policy": "cross-origin",
     "X-Robots-Tag": "noindex",
 }
-# The icon of a name may be another one in a later version.
+# A later version may have another icon under the same name.
 _CACHE_WEEK = {"Cache-Control": "public, max-age=604800"}
-# The picture of an id never changes.
+# The picture with an id never changes.
 _CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 # Enough for delivery receipts, or for a percent-encoded SMS of 1,600 characters with metadata.
 _MAX_SMS_BODY_BYTES = 65_536
@@ -62,7 +62,7 @@ async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
 
 
 async def show_icon(request: Request, name: str) -> HTTPResponse:
-    """Serve an icon of social links; the status is 404 if there is no such icon."""
+    """Serve an icon of a social network; the status is 404 if there is no such icon."""
     content = _load_icons().get(name)
     if content is None:
         return HTTPResponse("Not found.", 404, {**_PICTURE_HEADERS, "Cache-Control": "no-store"}, "text/plain")
@@ -87,7 +87,8 @@ async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
 
     Raises NotFound if the webhook is not enabled, MethodNotAllowed unless the method is POST, NotAllowed for a forged
     request, Invalid for a malformed body, PayloadTooLarge for too many values, Unavailable if the reports cannot be
-    stored now, or MessageInFlight if a report arrived before its message was recorded as sent.
+    stored now, and MessageInFlight if a report arrived before its message was recorded as sent. For an SMS provider it
+    raises the errors of `_receive_sms_webhook`.
     """
     if providers.find_sms_provider(name) is not None:
         return await _receive_sms_webhook(request, name)
@@ -121,7 +122,7 @@ async def receive_provider_webhook(request: Request, provider: str, name: str) -
 async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
     """Receive reports and incoming SMS from an SMS provider, and store all of a request in one transaction.
 
-    Raises NotFound if the webhook is not enabled, MethodNotAllowed unless the method is POST, PayloadTooLarge, or the
+    Raises NotFound if the webhook is not enabled, MethodNotAllowed unless the method is POST, PayloadTooLarge, and the
     errors of `read_sms_hook`.
     """
     _require_open_post(request, providers.is_sms_hook_enabled(hook))
@@ -157,12 +158,16 @@ async def _serve_robots(request: Request) -> HTTPResponse:
     return HTTPResponse("User-agent: *\nDisallow: /\n", content_type="text/plain; charset=utf-8")
 
 
-# Returns the id of the account that an object belongs to, by the parameter of the path; None if there is no object.
+# A function that returns the id of the account to which an object belongs, by the parameter of the path, or None if
+# there is no such object.
 FindOwner = Callable[[str], int | None]
 
 
 def has_no_owner(_: str) -> int | None:
-    """Mark routes that are the same for all accounts, and those of tracked links, whose lookup finds the account."""
+    """Return None: the marker for routes that are the same for all accounts, and for tracked links.
+
+    The account of a tracked link is checked where the link is looked up.
+    """
     return None
 
 
@@ -187,8 +192,8 @@ def _find_picture_owner(signed_id: str) -> int | None:
     return _find_owner("SELECT account_id FROM media WHERE signed_id = ?", signed_id)
 
 
-# The owner of the object of each route that is served at the public address of an account (`http/account_hosts.py`).
-# A route that is not here is not served there.
+# How to find the owner of the object in the path, for each route that is served at the public address of an account
+# (`http/account_hosts.py`). A route that is not in this table is not served there.
 _OWNERS: dict[str, FindOwner] = {
     "/u/<token:str>": partial(_find_message_owner, links.UNSUBSCRIBE),
     "/p/<token:str>": partial(_find_message_owner, links.PREFERENCES),
@@ -227,8 +232,8 @@ _PATH_PREFIXES = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.URL_PAT
 
 
 def owns_path(path: str) -> bool:
-    """Return whether a path belongs to pages for recipients, so that its errors are HTML pages."""
-    # The path comes without a trailing slash, which the prefixes have.
+    """Return whether a path belongs to the pages for recipients, so that its errors are HTML pages."""
+    # `path` has no trailing slash, and the prefixes have one.
     return f"{path}/".startswith(_PATH_PREFIXES)
 
 

@@ -23,8 +23,8 @@ from appliance.tracking import hits
 from appliance.tracking.hits import Hit, HitLimiter, HitRequest
 
 # Hits are looked up and written in batches. The response to a hit is sent when the hit is on disk, or after
-# MAX_WAIT_SECONDS, so that a slow disk does not delay recipients. Hits that arrive while `_MAX_BATCHES_IN_FLIGHT`
-# batches are being processed form the next batch; otherwise a batch begins at once.
+# MAX_WAIT_SECONDS, so that a slow disk does not delay recipients. A batch begins at once, unless
+# `_MAX_BATCHES_IN_FLIGHT` batches are being processed; hits that arrive meanwhile form the next batch.
 
 log = logging.getLogger("campanero.tracking")
 MAX_WAIT_SECONDS = 0.25
@@ -79,13 +79,13 @@ class HitRecorder:
     ) -> "asyncio.Future[TrackedMessage | None]":
         """Record a hit, and return a future of its message with the target of the link.
 
-        `account_id` is the account whose public address the request names: a message of another account does not exist
-        there, so that the address of one account never redirects to a link of another one. It is None for the
-        installation's address.
+        `account_id` is the account whose public address the request names, or None for the address of the installation.
+        At the address of an account, messages of other accounts count as unknown, so that it never redirects to a link
+        of another account.
 
-        The future completes when the hit is stored, or, after MAX_WAIT_SECONDS, as soon as the target is known. The
-        result of the future is None if the message does not exist; the future raises Unavailable if the target cannot
-        be read. Beyond `_MAX_PENDING_HITS` waiting hits, the hit is not recorded.
+        The future completes when the hit is stored, or, after MAX_WAIT_SECONDS, as soon as the target is known. Its
+        result is None if the message does not exist; it raises Unavailable if the target cannot be read. If
+        `_MAX_PENDING_HITS` hits are waiting, the hit is not recorded.
         """
         loop = asyncio.get_running_loop()
         pending = _PendingHit(link, hit_request, account_id, loop.create_future())
@@ -118,7 +118,7 @@ class HitRecorder:
         self._thread.submit(self._process_batch, batch, loop).add_done_callback(_log_failure)
 
     def _resolve_batch(self, batch: list[_PendingHit], error: BaseException | None) -> None:
-        """Complete the futures of a batch that was stored or failed; futures without a known target raise the error."""
+        """Complete the futures of a stored or failed batch: with the target, or with the error if it is unknown."""
         for pending in batch:
             if pending.timer is not None:
                 pending.timer.cancel()
@@ -225,7 +225,7 @@ class HitRecorder:
         """Complete a batch after its write.
 
         If the storage is unavailable, all hits of the batch are lost and counted as unrecorded. After another error,
-        the hits are written individually, so that one invalid hit does not cause the loss of the others.
+        the hits are written one by one, so that an invalid hit does not cause the loss of the others.
         """
         error = write.exception()
         if error is None:
@@ -275,13 +275,13 @@ _MAX_AGENT_CHARACTERS, _MAX_REFERRER_CHARACTERS = 400, 500
 
 
 def read_link(token: str) -> LinkRequest | None:
-    """Return the link of a path `/c/{token}`, or None if the token is invalid."""
+    """Return the message and link in the token of a path `/c/{token}`, or None if the token is invalid."""
     click = links.read_click_token(token)
     return None if click is None else LinkRequest(*click)
 
 
 def read_pixel(token: str) -> LinkRequest | None:
-    """Return the pixel of a path `/o/{token}`, or None if the token is invalid."""
+    """Return the message in the token of a path `/o/{token}`, or None if the token is invalid."""
     message_id = links.read_open_token(token.removesuffix(_PIXEL_SUFFIX)) if token.endswith(_PIXEL_SUFFIX) else None
     return None if message_id is None else LinkRequest(message_id, None)
 
@@ -297,7 +297,7 @@ def pixel_response() -> HTTPResponse:
 
 
 def build_hit_request(link: LinkRequest, method: str, client: str, headers: Mapping[str, str]) -> HitRequest:
-    """Return the data of a request for a link or pixel that is stored as a hit; `client` is the IP address."""
+    """Return the data that is stored for a request for a link or pixel; `client` is the IP address."""
     is_prefetch = "prefetch" in (headers.get("sec-purpose") or headers.get("purpose") or "")
     agent, referrer = headers.get("user-agent"), headers.get("referer")
     return HitRequest(
@@ -322,7 +322,8 @@ async def follow_link(request: Request, token: str) -> HTTPResponse:
     """Record a click and redirect to the target of the link.
 
     The response is the page "not found" if the link is invalid or its merge tags cannot be filled in. It is the page
-    for temporary failures if the target cannot be read, or if the account has used up its time for filling in links.
+    for temporary failures if the target cannot be read, or if the account has used up its processor time for filling in
+    links.
     """
     link, language = read_link(token), pages.detect_language(request)
     if link is None:

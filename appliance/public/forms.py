@@ -47,7 +47,7 @@ def _read_query(request: Request, form: Form) -> dict[str, str]:
 
 
 async def submit_form(request: Request, token: str) -> HTTPResponse:
-    """Process a submission from the form's own page, and redirect or show the page of thanks.
+    """Process a submission from the form's own page, and redirect or show the thank-you page.
 
     Invalid input shows the form again with the errors at their fields. A submission with a filled honeypot field is
     dropped but gets the same response as a valid submission.
@@ -92,7 +92,7 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
 
 
 def _parse_submission(form: Form, raw: dict[str, Any]) -> tuple[Submission | None, dict[str, str]]:
-    """Return the submission and no errors, or None and the errors: the text key of the message by field name.
+    """Return (submission, {}), or (None, errors) with the text key of the message by field name.
 
     A form that was submitted too quickly (`MIN_FILL_MS`) has an error for the field `base`.
     """
@@ -107,9 +107,9 @@ def _parse_submission(form: Form, raw: dict[str, Any]) -> tuple[Submission | Non
 
 
 def _list_errors(form: Form, error: Invalid, submission: Submission | None = None) -> dict[str, str]:
-    """Return the text keys of the messages of an Invalid, by the name of the field at which the form shows them.
+    """Return the text key of each error of an Invalid, by the name of the field at which the form shows it.
 
-    Custom data that is too long for the contact of `submission` is shown at its field with the longest value.
+    Custom data that is too long for the contact of `submission` is an error of its field with the longest value.
     """
     fields = {field.name: field for field in list_fields(form)}
     either = {name for name, field in fields.items() if not field.required} & {"email", "phone"}
@@ -122,7 +122,7 @@ def _list_errors(form: Form, error: Invalid, submission: Submission | None = Non
     }
 
 
-# The texts for an empty and for an invalid value, by the type of the field.
+# The keys of the texts for an empty and for an invalid value, by the type of the field.
 _PHRASES = {
     "select": ("form_choose", "form_choose"), "radio": ("form_choose", "form_choose"),
     "checkboxes": ("form_choose_some", "form_choose_some"), "checkbox": ("form_tick", "form_tick"),
@@ -199,7 +199,7 @@ async def allow_form_submission(request: Request, public_key: str) -> HTTPRespon
 
 
 def _build_cors_headers(request: Request, form: Form) -> dict[str, str]:
-    """Return the CORS headers, which allow the origin of the request if the form lists it."""
+    """Return the CORS headers; they allow the origin of the request if the form lists this origin."""
     origin = (request.headers.get("origin") or "").lower()
     return {"Vary": "Origin"} | ({"Access-Control-Allow-Origin": origin} if origin in form.origins else {})
 

@@ -1,7 +1,7 @@
-"""The pages of recipients, in the style and language of the account.
+"""The pages for recipients, in the style and language of the account.
 
-They show the web version of a message (`/v/`), unsubscribe (`/u/`), change preferences (`/p/`), and confirm a sign-up
-or erasure (`/d/`). Sign-up forms are in `forms`.
+They are the web version of a message (`/v/`), and the pages to unsubscribe (`/u/`), to change preferences (`/p/`), and
+to confirm a sign-up or erasure (`/d/`). Sign-up forms are in `forms.py`.
 """
 
 import re
@@ -133,8 +133,8 @@ _MESSAGE_POLICY = (
 async def show_message(request: Request, token: str) -> HTTPResponse:
     """Show the web version of a message.
 
-    The response is the page "not found" if the link is invalid or the message cannot be rendered, and the page for
-    temporary failures if the message cannot be read, or if many messages of the account are being rendered.
+    The response is the page "not found" if the link is invalid or the message cannot be rendered. It is the page for
+    temporary failures if the message cannot be read, or if too many messages of the account are being rendered.
     """
     try:
         message = await fetch_public(find_message, token)
@@ -152,7 +152,7 @@ async def show_message(request: Request, token: str) -> HTTPResponse:
 def find_message(token: str) -> Message | None:
     """Return the message that the token of a web version link names, or None for an invalid token.
 
-    None is also returned for a message of a campaign or flow whose contact was deleted.
+    None is also returned if the message belongs to a campaign or flow and its contact was deleted.
     """
     message_id = crypto.read_token(links.VIEW, token)
     message = Message.get_or_none(Message.id == message_id) if message_id is not None else None
@@ -180,7 +180,10 @@ async def show_preferences(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_preferences(request: Request, token: str) -> HTTPResponse:
-    """Save the preferences, undo an opt-out, or request an erasure, depending on the button that was pressed."""
+    """Save the preferences, undo an opt-out, or request an erasure, depending on the button that was pressed.
+
+    An unknown button gets an error page (400), and so does an invalid token (404).
+    """
     form = read_form(request)
     language, button = detect_language(request), form.get("act", [""])[0]
     actions = {_SAVE: _save_preferences, _UNDO: _undo_opt_out, _ERASE: _request_erasure}
@@ -227,8 +230,7 @@ def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, boo
     """Return whether each checkbox of a group is checked, by the id of its channel or list.
 
     `{name}_shown` lists the checkboxes of the page with their states when the page was shown, such as `7-on`. A box
-    that was checked then and still is checked is left out, because a page that stayed open must not revert an opt-out
-    that was made since.
+    that is checked and was checked then is left out: an opt-out made after the page was loaded must not be reverted.
     """
     ticked = set(form.get(name, []))
     states = {}
@@ -241,7 +243,7 @@ def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, boo
 
 
 def _describe_changes(page: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
-    """Return a sentence for each change, in the language of the page, which may have changed, too."""
+    """Return a sentence for each change, in the language of the page, which may be one of the changes."""
     translate = recipient_texts.get_translator(page.style.language)
     sentences: list[str] = []
     for change in changes:
@@ -366,10 +368,11 @@ async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
 async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
     """Opt the recipient out after a click on the button of the page, or by one-click (RFC 8058, section 3.1).
 
-    The request needs no cookie, and the response is not a redirect.
+    No cookie is needed, and the response is not a redirect. A request without either value gets an error page (400),
+    and an invalid token gets one, too (404).
     """
     form = read_form(request)
-    # Some senders end the body with a line break.
+    # Some mailbox providers end the body with a line break.
     one_click = "One-Click" in (value.strip() for value in form.get(ONE_CLICK, []))
     language = detect_language(request)
     if not one_click and "1" not in form.get("confirm", []):
