@@ -1,14 +1,15 @@
 """The commands that talk to a Campanero over HTTP, for scripts: `campanero login`, `api`, `contacts import` and more.
 
 They import nothing of the service, so that they start in a fraction of a second: `appliance.__main__` runs them before
-it imports the command line of the service. `cli` has the commands with their options; the others do the work.
+it imports the command line of the service. `cli.py` declares the commands and their options; the other modules run
+them.
 """
 
 import sys
 from pathlib import Path
 
-# The client of the API is a package of its own (clients/python). The executable contains it; from the sources it is
-# found here.
+# The client of the API is a separate package (clients/python). The executable contains it; when run from the sources,
+# it is imported from its directory.
 if not getattr(sys, "frozen", False):
     sys.path.append(str(Path(__file__).resolve().parents[2] / "clients" / "python"))
 

@@ -49,10 +49,11 @@ def convert_value(text: str) -> Any:
 
 
 def build_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object from pairs of keys and values. Raises UsageError.
+    """Return an object from pairs of keys and values.
 
-    `contact[name]` is a key inside of `contact`, and `ids[]` adds a value to the list `ids`, which stays empty without
-    a value.
+    `contact[name]` is a key inside of `contact`, and `ids[]` adds a value to the list `ids`, or only creates the list
+    if there is no value. Raises UsageError for an invalid key, and one that is given twice or used as both a list and
+    an object.
     """
     fields: dict[str, Any] = {}
     for key, value in pairs:
@@ -76,9 +77,9 @@ def build_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _enter(place: Any, step: str, following: str) -> Any:
-    """Return the list or object at a step of a key, for the step that follows; an absent one is added.
+    """Return the list or object at a step of a key, created if it is absent; `following` is the step after it.
 
-    A list's last object is used until it has the key, so `steps[][a]=1 steps[][b]=2` is one object.
+    In a list, its last object is used until that object has the key, so `steps[][a]=1 steps[][b]=2` is one object.
     """
     empty: Any = [] if following == "[]" else {}
     if step != "[]":
@@ -89,7 +90,11 @@ def _enter(place: Any, step: str, following: str) -> Any:
 
 
 def parse_pairs(options: argparse.Namespace) -> list[tuple[str, Any]]:
-    """Return the keys and values of `-f` and `-F`, in their order on the command line. Raises UsageError."""
+    """Return the keys and values of `-f` and `-F`, in their order on the command line.
+
+    Raises UsageError for an option that is not KEY=VALUE, or whose file cannot be read. The value of `-F KEY[]` is
+    `_NO_VALUE`.
+    """
     pairs: list[tuple[str, Any]] = []
     for is_typed, text in options.fields or []:
         key, sign, value = text.partition("=")
@@ -103,12 +108,12 @@ def parse_pairs(options: argparse.Namespace) -> list[tuple[str, Any]]:
 
 
 class FieldAction(argparse.Action):
-    """Collects `-f` and `-F` in one list of (whether it is typed, text)."""
+    """Collects the values of `-f` and `-F` in one list of (True for `-F`, text)."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        """Add an option."""
+        """Add the value of an option to the list."""
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), (bool(self.const), values)])
 
 
@@ -142,7 +147,10 @@ def add_options(parser: Any) -> None:
 
 
 def run(options: argparse.Namespace, connection: "Connection") -> None:
-    """Send the request and print the response. An error's body is printed on stdout, as that of any response."""
+    """Send the request and print the response; the body of an error response is printed on stdout, too.
+
+    Raises UsageError for options that exclude each other, and ServiceError for an error response.
+    """
     method: str = options.method
     if options.paginate and (method != "GET" or options.include):
         raise UsageError("--paginate is for GET, without --include")
@@ -174,13 +182,13 @@ def run(options: argparse.Namespace, connection: "Connection") -> None:
 
 
 def _can_stream(options: argparse.Namespace) -> bool:
-    """Return whether the response can be printed while it arrives, of whatever size: it is written as it is."""
+    """Return whether the response is printed unchanged while it arrives, so that it may have any size."""
     is_changed = options.program is not None or options.header or options.include or options.silent
     return options.method == "GET" and not is_changed and not sys.stdout.isatty()
 
 
 def _build_request(options: argparse.Namespace) -> tuple[dict[str, Any] | None, Any]:
-    """Return the query and the body."""
+    """Return the query and the body, each None if there is none. Raises UsageError."""
     pairs = parse_pairs(options)
     if options.input is None and options.method not in ("GET", "HEAD"):
         return None, build_fields(pairs) if pairs else None
@@ -213,7 +221,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 def _print_pages(
     connection: "Connection", options: argparse.Namespace, query: dict[str, Any] | None, program: Any
 ) -> None:
-    """Print each page as it arrives: as parts of one list, or filtered by itself."""
+    """Print each page as it arrives: as part of one JSON list, or filtered by `--jq` if it is given."""
     is_first = True
     for page in connection.pages(options.path, query or {}):
         if not isinstance(page.items, list):

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 _STATUSES = ("draft", "active", "paused", "completed")
-# Reasons to wait that end only when somebody allows sending again.
+# Reasons to wait that end only when a user allows sending again.
 _STOPPED = {"sending_stopped", "stop_file"}
 _BLOCKED = "the campaign cannot be sent"
 _CONFIRMATION = "confirmation_required"  # code of the blocker of a campaign to all contacts
-# Phases in which nothing is sent any more, or not before somebody acts.
+# Phases in which nothing is sent, or not before a user acts.
 _RESTING = {"draft", "completed", "cancelled", "paused"}
 
 
@@ -63,13 +63,13 @@ def add_id(parser: Any) -> None:
 
 
 def run_show(options: argparse.Namespace, connection: "Connection") -> None:
-    """Show a campaign with its numbers; with `--wait` once it is at rest."""
+    """Show a campaign with its counts; with `--wait`, first wait until `_is_at_rest`."""
     campaign = connection.call("GET", f"/campaigns/{options.id}")
     _finish(options, connection, campaign)
 
 
 def _finish(options: argparse.Namespace, connection: "Connection", campaign: dict[str, Any]) -> None:
-    """Show the campaign; with `--wait` once it is at rest. Raises CommandError if it was not sent then."""
+    """Show the campaign; with `--wait`, first wait until `_is_at_rest`. Raises CommandError if it was then not sent."""
     _show(options, campaign := _wait(connection, campaign) if options.wait else campaign)
     if options.wait and campaign["phase"] != "completed":
         waiting = campaign.get("waiting")
@@ -97,7 +97,7 @@ def _is_at_rest(campaign: dict[str, Any]) -> bool:
 
 
 def _wait(connection: "Connection", campaign: dict[str, Any]) -> dict[str, Any]:
-    """Return the campaign once nothing more is sent by itself, with its progress on the terminal meanwhile."""
+    """Return the campaign once it is at rest, and show its progress on the terminal until then."""
     with output.Progress() as progress:
         while not _is_at_rest(campaign):
             stats = campaign["stats"]
@@ -112,7 +112,7 @@ def _wait(connection: "Connection", campaign: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_preflight(options: argparse.Namespace, connection: "Connection") -> None:
-    """Print what a preflight finds. Raises CommandError if the campaign cannot be sent."""
+    """Print the findings of a preflight. Raises CommandError if the campaign cannot be sent."""
     preflight = connection.call("GET", f"/campaigns/{options.id}/preflight")
     if is_json_wanted(options):
         print_result(options, preflight)
@@ -145,9 +145,10 @@ def add_send_options(parser: Any) -> None:
 
 
 def run_send(options: argparse.Namespace, connection: "Connection") -> None:
-    """Send a campaign after a preflight, whose findings go to stderr, and after asking on a terminal.
+    """Run a preflight, ask for confirmation unless `--yes` is given, and send the campaign.
 
-    Raises CommandError if the preflight finds a blocker, or if the user does not confirm.
+    The findings of the preflight are printed on stderr. Raises CommandError if the campaign is not a draft, if the
+    preflight finds a blocker, or if the user does not confirm.
     """
     campaign = connection.call("GET", f"/campaigns/{options.id}")
     if campaign["phase"] != "draft":

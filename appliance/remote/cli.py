@@ -1,4 +1,4 @@
-"""The command line for scripts: the commands with their options, and the exit code of each end.
+"""The command line for scripts: the commands with their options, and the exit code of each way to end.
 
 A command exits with 0 when it is done, 1 if the service refused, 2 for a wrong command line or file, 3 if the service
 cannot be reached, 4 without a valid key or scope, 130 after Ctrl C, and 141 if its output was closed.
@@ -40,7 +40,7 @@ CAMPANERO_PROFILE names, else of the profile `default`."""
 
 
 def add_commands(top: Any) -> None:
-    """Add the commands to the subparsers `top`; they are not in the list of commands in its help."""
+    """Add the commands to the subparsers `top`. Their list in the program's help is `describe_commands`."""
 
     def add(group: Any, name: str, words: str, run: Run, is_listed: bool = True) -> Any:
         parser = group.add_parser(
@@ -132,11 +132,13 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads the output, such as head, wants no more of it. Python would complain when it flushes at its end.
+        # The reader of the output, such as `head`, has closed it. Without this, Python would report an error when it
+        # flushes stdout at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_OUTPUT
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        # The response does not have the shape of the API's: it is from another program, or another version.
+        # The response does not have the structure of the API's responses: it is from another program, or another
+        # version.
         output.print_error(f"the service gave an unexpected response ({type(error).__name__}: {error})")
         return REFUSED
     except OSError as error:
@@ -153,7 +155,7 @@ def _run_connected(options: argparse.Namespace, run_command: RunConnected) -> No
 
 def _connect(profile: Profile, retries: int) -> Any:
     """Return a connection to the service of a profile."""
-    # httpx takes most of the time of a start, and --help and mistakes need not wait for it.
+    # Importing httpx takes most of the start, and --help and usage errors need not wait for it.
     from appliance.remote.connection import Connection
 
     gc.enable()  # `appliance.__main__` has disabled it for the time of the imports
@@ -184,7 +186,7 @@ def _login(options: argparse.Namespace) -> None:
 
 
 def _read_key(url: str) -> str:
-    """Return the key: asked for on a terminal, where it is not shown, else the first line of stdin."""
+    """Return the key: typed on a terminal without being displayed, else the first line of stdin."""
     if sys.stdin.isatty():
         try:
             key = getpass.getpass(f"API key for {url}: ", stream=sys.stderr)

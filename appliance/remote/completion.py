@@ -1,6 +1,6 @@
-"""Completion of commands, options and choices in bash, zsh and fish, written from the tree of parsers.
+"""Completion of commands, options and choices in bash, zsh and fish, generated from the tree of argparse parsers.
 
-The script has all words in it, so that completing does not start the program.
+A completion script contains all words, so that completing does not start the program.
 """
 
 import argparse
@@ -15,7 +15,7 @@ _FILE_NAMES = {"FILE", "DIR"}
 
 
 class _Option(NamedTuple):
-    """An option with its spellings, help, whether a value follows, the choices of the value, and if it is a file."""
+    """An option: its names, its help, whether it takes a value, the choices of the value, and whether it is a file."""
 
     names: tuple[str, ...]
     words: str
@@ -25,7 +25,12 @@ class _Option(NamedTuple):
 
 
 class _Command(NamedTuple):
-    """A command: its path such as `contacts import`, its commands with their help, its options and its arguments."""
+    """A command of the command line.
+
+    `path` is its full name, such as `contacts import`, and empty for the program itself. `commands` are the name and
+    help of its subcommands, `choices` the values of its arguments, and `takes_file` says whether an argument is a file
+    or directory.
+    """
 
     path: str
     commands: tuple[tuple[str, str], ...]
@@ -55,7 +60,7 @@ def _list_commands(parser: argparse.ArgumentParser, path: str = "") -> Iterator[
 
 
 def write_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return the completion of a program for one of `SHELLS`."""
+    """Return the completion script of a program for one of `SHELLS`."""
     commands = list(_list_commands(parser))
     return {"bash": _write_bash, "zsh": _write_zsh, "fish": _write_fish}[shell](commands)
 
@@ -191,7 +196,7 @@ def _write_fish(commands: list[_Command]) -> str:
             lines.append(f"complete -c campanero -n {exact} -a {shlex.quote(name)} -d {_quote_fish(words)}")
         if command.takes_file:
             lines.append(f"complete -c campanero -n {below} -F")
-        # Options of a command that has commands of its own come before these.
+        # Options of a command with subcommands come before the subcommand.
         where = exact if command.commands else below
         for option in command.options:
             names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)

@@ -1,7 +1,7 @@
 """Requests of a command to a Campanero, by the transport of the Python client: retries, idempotency keys and pages.
 
-The service may be hostile, or not the one that it seems to be: redirects are not followed, so that the key reaches no
-other host; compressed responses are refused; and a response that is read into memory has a limit.
+The server may be hostile, or not the intended one. So redirects are not followed, which keeps the key from other hosts;
+compressed responses are refused; and a response that is read into memory has a maximum size.
 """
 
 import math
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class _LimitedStream(httpx.SyncByteStream):
-    """The content of a response. Reading more than the limit raises CommandError, if there is one then."""
+    """The content of a response. Reading more than `get_limit()` bytes raises CommandError."""
 
     def __init__(self, stream: httpx.SyncByteStream, get_limit: Callable[[], float]) -> None:
         self._stream, self._get_limit = stream, get_limit
@@ -45,7 +45,11 @@ class _LimitedStream(httpx.SyncByteStream):
 
 
 class Connection:
-    """Sends the requests of a command with the key of a profile; errors are raised as CommandError."""
+    """Sends the requests of a command with the key of a profile.
+
+    Errors are raised as CommandError: ServiceError for an error response, exit code UNREACHABLE if there is no
+    connection.
+    """
 
     def __init__(self, profile: Profile, retries: int = DEFAULT_RETRIES) -> None:
         self.url = profile.url
@@ -62,15 +66,15 @@ class Connection:
             raise UsageError(str(error)) from None
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Return a response; for the path see `locate`, for the options `Transport.request`."""
+        """Return a response; see `locate` for the path and `Transport.request` for the options."""
         return self._guarded(lambda: self._transport.request(method, locate(path), **options))
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """Return the JSON of a response, or None without content."""
+        """Return the JSON of a response, or None if it has no content."""
         return _parse_json(self.request(method, path, **options))
 
     def pages(self, path: str, query: dict[str, Any]) -> Iterator[Page[Any]]:
-        """Yield the pages of a list."""
+        """Yield the pages of a list, each requested when it is needed."""
         pages = Paginator[Any](self._transport, locate(path), query).pages()
         while True:
             page = self._guarded(lambda: next(pages, None))
@@ -82,7 +86,7 @@ class Connection:
     def stream(
         self, path: str, query: dict[str, Any] | None = None
     ) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
-        """Yield the response to a GET and its content, of any size, as it arrives."""
+        """Yield the response to a GET and an iterator of its content as it arrives; the size is not limited."""
         with self._errors(), self._transport.stream(locate(path), query=query) as response:
             self._max_bytes = math.inf
             try:
@@ -92,7 +96,7 @@ class Connection:
 
     def _guard_response(self, response: httpx.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            # A few bytes could become gigabytes, and the request asked for none of it.
+            # A few compressed bytes could become gigabytes, and the request did not ask for compression.
             raise CommandError("the response is compressed")
         assert isinstance(response.stream, httpx.SyncByteStream)
         response.stream = _LimitedStream(response.stream, lambda: self._max_bytes)
@@ -114,7 +118,7 @@ class Connection:
 
 
 def _verification(url: str) -> Any:
-    """Return the TLS context of a connection; only https needs the system's authorities, which take 30 ms to read."""
+    """Return the TLS context; for http without the system's CA certificates, which take 30 ms to read."""
     return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -128,9 +132,9 @@ def _parse_json(response: httpx.Response) -> Any:
 
 
 def locate(path: str) -> str:
-    """Return the absolute path of an endpoint, given below `/v1/my` or absolute. Raises UsageError.
+    """Return the absolute path of an endpoint, which is given absolute or below `/v1/my`. Raises UsageError.
 
-    `/account` and `account` are `/v1/my/account`; paths outside of the API, such as `/healthz`, stay as they are.
+    `/account` and `account` become `/v1/my/account`; paths outside of the API, such as `/healthz`, are unchanged.
     """
     text = path if path.startswith("/") else f"/{path}"
     steps = text.partition("?")[0].split("/")

@@ -44,7 +44,11 @@ def add_import_options(parser: Any) -> None:
 
 
 def run_import(options: argparse.Namespace, connection: "Connection") -> None:
-    """Import a file and wait for its end. Raises CommandError if the import fails or is cancelled."""
+    """Import a file and wait for its end. Raises CommandError if the import fails or is cancelled.
+
+    With `--no-wait` the command ends after the upload. Raises UsageError for wrong options or a file that cannot be
+    read.
+    """
     if options.no_wait and (options.results or options.rejected):
         raise UsageError("--results and --rejected need the end of the import: leave out --no-wait")
     values = _read_import_options(options)
@@ -76,7 +80,7 @@ def run_import(options: argparse.Namespace, connection: "Connection") -> None:
 
 
 def _read_import_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the import. Raises UsageError."""
+    """Return the `options` of the request to the API. Raises UsageError."""
     try:
         values: Any = json.loads(options.options) if options.options else {}
     except ValueError as error:
@@ -96,7 +100,10 @@ def _read_import_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _find_group(connection: "Connection", kind: str, text: str | None) -> int | None:
-    """Return the id of a `list` or `segment` that is given by its id or name; None for None. Raises UsageError."""
+    """Return the id of a list or segment (`kind`) that `text` gives by id or name; None if `text` is None.
+
+    Raises UsageError unless exactly one object has the name, without regard to case.
+    """
     if text is None or (text.isascii() and text.isdigit()):
         return int(text) if text else None
     pages = connection.pages(f"/{kind}s", {"search": text, "limit": 100})
@@ -108,7 +115,10 @@ def _find_group(connection: "Connection", kind: str, text: str | None) -> int | 
 
 @contextlib.contextmanager
 def _open_input(name: str) -> Iterator[IO[bytes]]:
-    """Yield a file, or stdin for `-`. What comes through a pipe is stored first: an upload begins with its size."""
+    """Yield a file, or stdin for `-`. Raises UsageError.
+
+    Input from a pipe is first copied to a temporary file, because an upload begins with its size.
+    """
     with contextlib.ExitStack() as stack:
         try:
             file: IO[bytes] = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
@@ -122,7 +132,7 @@ def _open_input(name: str) -> Iterator[IO[bytes]]:
 
 
 def _wait_for_import(connection: "Connection", job: dict[str, Any]) -> dict[str, Any]:
-    """Return the import once it has ended, with its progress on the terminal meanwhile."""
+    """Return the import once it has ended, and show its progress on the terminal until then."""
     try:
         with output.Progress() as progress:
             while job["status"] in ("pending", "processing"):
@@ -167,7 +177,11 @@ def add_export_options(parser: Any) -> None:
 
 
 def run_export(options: argparse.Namespace, connection: "Connection") -> None:
-    """Export contacts to stdout, with `--json` as JSON lines, or to a file, which is replaced once all has arrived."""
+    """Export contacts to a file, which is replaced once all have arrived, or to stdout.
+
+    On stdout the format is CSV, or JSON lines with `--json`; in a file it depends on the file's name. `--format`
+    overrides both. Raises UsageError for wrong options.
+    """
     is_stdout = options.file in (None, "-")
     if options.program is not None and is_stdout:
         raise UsageError("--jq filters the result of writing a file; to filter contacts: campanero api GET /contacts")
@@ -202,7 +216,7 @@ def save_download(connection: "Connection", path: str, query: dict[str, Any], na
 
 @contextlib.contextmanager
 def _replacing(name: str) -> Iterator[IO[bytes]]:
-    """Yield a file that takes the place of the one with this name once it is written. Raises UsageError."""
+    """Yield a temporary file, which replaces the file `name` once it is written without an error. Raises UsageError."""
     target = Path(name)
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     with contextlib.ExitStack() as stack:

@@ -34,7 +34,7 @@ def run_export(options: argparse.Namespace, connection: "Connection") -> None:
 
 
 def run_import(options: argparse.Namespace, connection: "Connection") -> None:
-    """Create or change the objects of all files, as `import_content`."""
+    """Create or change the objects of all files (`import_content`), and print what was done with each changed one."""
     with output.Progress() as progress:
         result = import_content(connection, options.directory, progress.show, options.dry_run)
     if is_json_wanted(options):

@@ -1,6 +1,6 @@
 """The content of an account as files: its export to a directory, and the import of a directory.
 
-`campanero content` uses it with a connection over HTTP, and the page of the interface within the service.
+`campanero content` uses this module with a connection over HTTP; the page of content files uses it in process.
 """
 
 import re
@@ -14,21 +14,21 @@ from appliance.remote import content_files as files
 from appliance.remote.content_files import KINDS, KINDS_BY_NAME, PICTURES, Directory, Kind
 from appliance.remote.errors import CommandError, ServiceError
 
-# Values of steps that mean that nothing is set; without them files are a third as long.
+# Default values of the fields of steps. They are left out of the files, which makes these a third as long.
 _EMPTY_STEP = {
     "subject": "", "body": "", "preheader": "", "duration": 0, "filters": [], "yes": [], "no": [], "event_name": "",
     "forward_event_data": False,
 }  # fmt: skip
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-# Ids of steps that a flow does not have yet, apart from those that it has.
+# Added to the id of a step that a flow does not have yet, so that it differs from the ids of its stored steps.
 _NEW_STEP = 1_000_000_000
 
-# Is called with the name of the current file and the share that is done.
+# Called with the name of the current file and the share of files that are done, from 0 to 1.
 ShowProgress = Callable[[str, float], None]
 
 
 class ContentResponse(Protocol):
-    """A response, as that of httpx."""
+    """A response of the API, with the attributes of `httpx.Response` that are needed here."""
 
     @property
     def headers(self) -> Any:
@@ -51,7 +51,7 @@ class ContentPage(Protocol):
 
 
 class ContentConnection(Protocol):
-    """What the export and the import need of a connection to the API of an account."""
+    """The methods of a connection to an account's API that export and import use."""
 
     @property
     def url(self) -> str:
@@ -66,18 +66,18 @@ class ContentConnection(Protocol):
         """Return the JSON of a response; raises ServiceError or CommandError."""
 
     def pages(self, path: str, query: dict[str, Any]) -> Iterator[ContentPage]:
-        """Yield the pages of a list."""
+        """Yield the pages of a list; raises ServiceError or CommandError."""
 
 
 class PlannedFile(NamedTuple):
-    """What an import does with a file: `create` or `change`; files that change nothing are left out."""
+    """A file that an import uses to `create` or `change` an object."""
 
     file: str
     action: str
 
 
 class ImportResult(NamedTuple):
-    """The number of files of an import, and what is done with those that change something."""
+    """The number of files of an import, and the files among them that create or change an object."""
 
     file_count: int
     plan: list[PlannedFile]
@@ -118,10 +118,10 @@ def import_content(
 ) -> ImportResult:
     """Create or change the objects of all files. Nothing is sent.
 
-    New flows are drafts. Changes of a live flow are published, or pause it where the account requires an approval.
-    With `by_name`, a file whose object is not known is that of the only object with its name. Raises UsageError with
-    every fault of the files before anything is changed. If the service refuses an object, CommandError says so, and the
-    next import goes on there.
+    New flows are drafts. Changes of a live flow are published; if the account requires an approval, they pause the
+    flow. With `by_name`, a file without a known object belongs to the object with its name, if there is exactly one.
+    Raises UsageError with all errors of the files before anything is changed. If the service refuses an object, raises
+    CommandError; importing again continues with that file.
     """
     account = ContentAccount(connection, path)
     objects = account.directory.read_objects()
@@ -149,7 +149,7 @@ def _list_rows(connection: ContentConnection, kind: Kind) -> Any:
 
 
 class ContentAccount:
-    """An account of a service, with the directory of its files."""
+    """An account of a service, and the directory of its content files."""
 
     def __init__(self, connection: ContentConnection, path: Path) -> None:
         account = connection.call("GET", "/account")
@@ -161,7 +161,7 @@ class ContentAccount:
         self._picture_address = re.compile(rf"(?:{addresses})/m/([A-Za-z0-9_-]{{16,80}})")
 
     def describe(self, kind: Kind, row: dict[str, Any], name: str) -> dict[str, Any]:
-        """Return the content of the file of an object, and download the pictures that it shows."""
+        """Return the content of the file of an object, and download the pictures in it. `name` is the file's name."""
         value: dict[str, Any] = {field: row[field] for field in kind.fields if row.get(field) is not None}
         if kind.name == "flows":
             value["steps"] = [_describe_step(step) for step in value["steps"]]
@@ -197,7 +197,10 @@ class ContentAccount:
         return translations
 
     def _keep_picture(self, match: "re.Match[str]") -> str:
-        """Download a picture unless its file exists, and return its address in a file."""
+        """Download a picture unless its file exists, and return the reference to the file.
+
+        The address is returned unchanged if the response is not a picture of a known format.
+        """
         for name, address in self.directory.pictures.items():
             if address == match[0] and (self.directory.path / name).exists():
                 return f"campanero-picture:{name.removeprefix(f'{PICTURES}/')}"
@@ -211,10 +214,10 @@ class ContentAccount:
         return f"campanero-picture:{name}"
 
     def find_existing(self, objects: dict[str, dict[str, Any]], by_name: bool = False) -> None:
-        """Find the objects of the files in the account: those that were imported before, and lists by their names.
+        """Look up the ids of the files' objects in the account: of objects imported before, and of lists by name.
 
-        With `by_name`, so are the others, if one object and one file have the name. Objects that were deleted in the
-        account are forgotten, so that they are created again.
+        With `by_name`, objects of other kinds are found by name, too, if only one object and one file have the name.
+        Ids of objects that were deleted in the account are removed, so that the objects are created again.
         """
         for kind in KINDS:
             existing = {row["id"]: row["name"] for row in _list_rows(self._connection, kind)}
@@ -226,7 +229,7 @@ class ContentAccount:
                 self._find_by_name(kind, objects, existing)
 
     def _find_by_name(self, kind: Kind, objects: dict[str, dict[str, Any]], existing: dict[int, str]) -> None:
-        """Find the objects of a kind by the names in their files, unless several have one name."""
+        """Look up the objects of a kind by the names in their files; a name that occurs twice is skipped."""
         known = {number for name, number in self.directory.ids.items() if name.startswith(f"{kind.name}/")}
         titles = Counter(title for number, title in existing.items() if number not in known)
         ids = {title: number for number, title in existing.items() if number not in known and titles[title] == 1}
@@ -238,7 +241,7 @@ class ContentAccount:
                 self.directory.ids[name] = ids[title]
 
     def create_missing_flows(self, objects: dict[str, dict[str, Any]], plan: list[PlannedFile]) -> None:
-        """Create the flows of new files, still without steps, because flows may refer to each other."""
+        """Create the flows of new files, at first without steps, because flows may refer to each other."""
         for name, value in objects.items():
             if name.startswith("flows/") and name not in self.directory.ids:
                 flow = self._connection.call("POST", "/flows", body={"name": value.get("name") or "Untitled flow"})
@@ -246,7 +249,7 @@ class ContentAccount:
                 plan.append(PlannedFile(name, "create"))
 
     def upload_pictures(self, objects: dict[str, dict[str, Any]]) -> None:
-        """Upload the pictures of the files that this account does not have yet."""
+        """Upload the pictures of the files that were not uploaded to this account yet."""
         for value in objects.values():
             for picture in files.find_pictures(value):
                 name = f"{PICTURES}/{picture}"
@@ -262,7 +265,10 @@ class ContentAccount:
         self.directory.save_state()
 
     def apply(self, name: str, value: dict[str, Any], is_dry_run: bool) -> str:
-        """Create the object of a file or change it, and return `create`, `change` or `unchanged`."""
+        """Create the object of a file or change it, and return `create`, `change` or `unchanged`.
+
+        With `is_dry_run`, only return what would be done.
+        """
         kind = KINDS_BY_NAME[name.partition("/")[0]]
         object_id = self.directory.ids.get(name)
         if object_id is not None:
@@ -289,7 +295,11 @@ class ContentAccount:
         return action
 
     def _write_flow(self, name: str, flow_id: int, body: dict[str, Any]) -> None:
-        """Change a flow, then its test scripts and translations, which name steps by the ids of the flow."""
+        """Change a flow, then its test scripts and translations.
+
+        Both refer to steps by ids, which differ between the file and the stored flow; `directory.steps` maps them.
+        Raises CommandError for a translation of a step that is not an email or SMS.
+        """
         known = {int(key): number for key, number in self.directory.steps.get(name, {}).items()}
         if not known:
             # The file was exported from this account: its steps have the ids of the flow.
@@ -322,7 +332,7 @@ class ContentAccount:
 
 
 def _describe_step(step: dict[str, Any]) -> dict[str, Any]:
-    """Return a step without its template, which every account numbers by itself, and without what is not set."""
+    """Return a step without `template_id`, which differs between accounts, and without fields with default values."""
     described = {}
     for key, part in step.items():
         if key == "template_id" or (key in _EMPTY_STEP and part == _EMPTY_STEP[key]):

@@ -1,4 +1,4 @@
-"""The files of an account's content in one ZIP file: what is packed, and what is read from a file of strangers."""
+"""The files of an account's content as one ZIP file: packing, and unpacking of untrusted files with limits."""
 
 import zipfile
 import zlib
@@ -11,17 +11,18 @@ from appliance.remote.errors import UsageError
 MAX_ARCHIVE_BYTES = 32_000_000
 MAX_CONTENT_BYTES = 128 * 1024 * 1024
 MAX_FILES = 5_000
-# Brackets and commas of all JSON files: each may become an object in memory, of up to a hundred bytes.
+# The maximum number of opening brackets and commas in all JSON files: each may become an object in memory of up to a
+# hundred bytes.
 MAX_JSON_PARTS = 2_000_000
-# `zipfile` limits what it decompresses at once only for these.
+# Only for these does `zipfile` limit how much it decompresses at a time.
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# Begins the entry of a file in the directory of a ZIP file (APPNOTE.TXT 6.3.10, section 4.3.12).
+# The first bytes of a file's entry in the central directory of a ZIP file (APPNOTE.TXT 6.3.10, section 4.3.12).
 _ENTRY_SIGNATURE = b"PK\x01\x02"
 _FOLDERS = (*KINDS_BY_NAME, PICTURES)
 
 
 def pack(directory: Path, target: IO[bytes]) -> None:
-    """Write the files of a directory, and the ids that they have, as a ZIP file."""
+    """Write the files of a directory, with the ids of their objects, as a ZIP file."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(directory / STATE_FILE, STATE_FILE)
         for folder in _FOLDERS:
@@ -32,11 +33,12 @@ def pack(directory: Path, target: IO[bytes]) -> None:
 def unpack(source: Path, directory: Path) -> None:
     """Write the content files of a ZIP file to an empty directory; other files in it are left out.
 
-    The files may be in one folder, as when a directory was compressed. Raises UsageError for what is no ZIP file, and
-    for more or larger files than the limits allow.
+    The files may be in one top folder, as when a directory was compressed. Raises UsageError if the source is not a ZIP
+    file, or if its files are more or larger than the limits allow.
     """
     try:
-        # Folders have entries too. `zipfile` would read all entries, however many, before they can be counted.
+        # Folders have entries, too, hence the factor. `zipfile` would read all entries, however many, before they can
+        # be counted.
         if source.read_bytes().count(_ENTRY_SIGNATURE) > 2 * MAX_FILES:
             raise UsageError(f"the ZIP file has more than {MAX_FILES} files")
         with zipfile.ZipFile(source) as archive:
@@ -49,7 +51,7 @@ def unpack(source: Path, directory: Path) -> None:
 
 
 def _write_files(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], directory: Path) -> None:
-    """Write the content files of a ZIP file. Raises UsageError for what would need too much disk or memory."""
+    """Write the content files of a ZIP file. Raises UsageError if they would need too much disk space or memory."""
     rest, rest_parts = MAX_CONTENT_BYTES, MAX_JSON_PARTS
     for info in infos:
         path = _find_place(info.filename, directory)
@@ -69,7 +71,7 @@ def _write_files(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], directo
 
 
 def _find_place(name: str, directory: Path) -> Path | None:
-    """Return where a file of a ZIP file belongs, or None for a file that is not a content file."""
+    """Return the path at which a file of a ZIP file is written, or None if it is not a content file."""
     parts = name.split("/")
     if parts[-1] == STATE_FILE and len(parts) <= 2:
         return directory / STATE_FILE

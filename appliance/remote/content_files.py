@@ -1,8 +1,8 @@
 """The files of an account's content: one JSON file for each list, segment, template, form and flow, and the pictures.
 
-The name of a file is the stable id of its object: `flows/welcome.json` stays that file when the flow is renamed, and is
-that flow again in every account that it was imported into. `.campanero.json` remembers the id that each file has in
-each account. A reference to another object is `{"$ref": "lists/news"}`, and the address of a picture is
+The name of a file identifies its object: `flows/welcome.json` keeps its name when the flow is renamed, and stands for
+that flow in every account into which it was imported. `.campanero.json` stores the id of each file's object in each
+account. A reference to another object is `{"$ref": "lists/news"}`, and the address of a picture is
 `campanero-picture:NAME`.
 """
 
@@ -22,10 +22,10 @@ FORMAT = 1
 STATE_FILE = ".campanero.json"
 PICTURES = "pictures"
 MAX_FILE_BYTES = 8 * 1024 * 1024
-# More than the 64 levels of an object of the API (docs/decisions.md#4). Functions that walk through a file call
-# themselves at each level.
+# The maximum nesting of a file, above the 64 levels of an object of the API (docs/decisions.md#4). Functions that walk
+# through a file are recursive.
 MAX_DEPTH = 100
-# Follows the name of a flow where the ids of its steps are stored.
+# The suffix of a flow's name in `.campanero.json`, under which the ids of its steps are stored.
 _STEPS = "#steps"
 _MAX_SLUG_CHARACTERS = 60
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
@@ -42,9 +42,10 @@ _KINDS_OF_FIELDS = {"list": "lists", "segment": "segments", "flow": "flows"}
 
 
 class Kind(NamedTuple):
-    """A kind of objects: the directory of its files, which is also its path in the API, and the fields of a file.
+    """A kind of object.
 
-    `query` chooses the objects to be exported.
+    `name` is the directory of its files and its path in the API. `fields` are the fields of a file. `query` are the
+    parameters with which the objects to be exported are listed.
     """
 
     name: str
@@ -67,7 +68,8 @@ KINDS = (
     Kind("flows", ("name", "goal", "trigger", "steps", "data")),
 )  # fmt: skip
 KINDS_BY_NAME = {kind.name: kind for kind in KINDS}
-# The files that the state may name. A directory may come from others, and files beyond it are neither read nor changed.
+# The names that `.campanero.json` may contain. A directory may come from others, so no file with another name is read
+# or changed.
 _STATE_NAME = re.compile(
     rf"(?:{'|'.join(KINDS_BY_NAME)})/[a-z0-9][a-z0-9-]{{0,79}}(?:{_STEPS})?|"
     rf"{PICTURES}/[A-Za-z0-9_-]{{1,80}}\.(?:png|jpg|gif|webp)"
@@ -75,9 +77,10 @@ _STATE_NAME = re.compile(
 
 
 class Directory:
-    """A directory of content files, with the ids that its files have in one account.
+    """A directory of content files, with the ids of their objects in one account.
 
-    `account` names the account: the URL of the service and the account's id.
+    `account` identifies the account: the URL of the service and the account's id. Raises UsageError if
+    `.campanero.json` is damaged, or if a folder is a symbolic link.
     """
 
     def __init__(self, path: Path, account: str) -> None:
@@ -90,7 +93,8 @@ class Directory:
         if not isinstance(ids, dict) or not all(map(_STATE_NAME.fullmatch, ids)):
             raise UsageError(f"{self.path / STATE_FILE} is damaged")
         self.ids: dict[str, int] = {name: number for name, number in ids.items() if isinstance(number, int)}
-        # The address of each picture, and the ids of the steps of each flow by their ids in its file.
+        # The address of each uploaded picture by file name, and for each flow the stored ids of its steps by their ids
+        # in the file.
         self.pictures: dict[str, str] = {name: value for name, value in ids.items() if isinstance(value, str)}
         self.steps: dict[str, dict[str, int]] = {
             name.removesuffix(_STEPS): value for name, value in ids.items() if isinstance(value, dict)
@@ -110,13 +114,16 @@ class Directory:
         return state
 
     def save_state(self) -> None:
-        """Write the ids of the files. They replace the previous ones in one rename."""
+        """Write the ids of the files' objects to `.campanero.json`, in one rename."""
         steps = {f"{name}{_STEPS}": numbers for name, numbers in self.steps.items()}
         self._state["accounts"][self._account] = dict(sorted({**self.ids, **self.pictures, **steps}.items()))
         write_json(self.path / STATE_FILE, self._state)
 
     def read_objects(self) -> dict[str, dict[str, Any]]:
-        """Return the content of all files by name, such as `flows/welcome`. Raises UsageError with every wrong file."""
+        """Return the content of all files by name, such as `flows/welcome`.
+
+        Raises UsageError with the errors of all files, including references to missing objects and pictures.
+        """
         objects, faults = {}, []
         for kind in KINDS:
             for path in sorted((self.path / kind.name).glob("*.json")):
@@ -153,7 +160,7 @@ class Directory:
         return objects
 
     def choose_name(self, kind: str, object_id: int, title: str) -> str:
-        """Return the name of the file of an object: the known one, else a new one from its title."""
+        """Return the name of an object's file, such as `flows/welcome`: the known name, else one made of its title."""
         for name, number in self.ids.items():
             if number == object_id and name.startswith(f"{kind}/"):
                 return name
@@ -173,7 +180,7 @@ def slugify(title: str) -> str:
 
 
 def _are_translations(value: Any, is_flow: bool) -> bool:
-    """Return whether a value is the texts of each language, or of a flow those of each step; None is none."""
+    """Return whether a value is None, or the texts by language; for a flow, these by the id of the step."""
     if value is None:
         return True
     if not isinstance(value, dict):
@@ -199,7 +206,7 @@ def read_file(path: Path) -> bytes:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file in one rename. A link in its place is replaced, and not followed."""
+    """Write a file in one rename; a symbolic link at its path is replaced, not followed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
@@ -209,14 +216,17 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the JSON of a file. Raises UsageError, also for JSON that no request to the service can contain."""
+    """Return the JSON of a file.
+
+    Raises UsageError if the file cannot be read or is not JSON, or if its content cannot be sent to the service.
+    """
     try:
         text = read_file(path).decode("utf-8")
         value = json.loads(text, parse_constant=_refuse_constant)
         if _is_too_deep(value):
             raise RecursionError
         if "\\u" in text:
-            # A lone half of a surrogate pair could be written neither to the log nor to the page that names it.
+            # Half of a surrogate pair cannot be encoded as UTF-8, so neither the log nor the page could contain it.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise UsageError(f"{path}: nested deeper than {MAX_DEPTH} levels") from None
@@ -247,7 +257,7 @@ def _is_too_deep(value: Any) -> bool:
 
 
 def write_json(path: Path, value: Any) -> bool:
-    """Write a value as JSON that version control compares well, and return whether the file changed."""
+    """Write a value as indented JSON, which version control can compare, and return whether the file changed."""
     content = (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
     with suppress(OSError, UsageError):
         if read_file(path) == content:
@@ -257,7 +267,7 @@ def write_json(path: Path, value: Any) -> bool:
 
 
 def find_references(value: Any) -> list[str]:
-    """Return the names of the objects that a file refers to, each once, in their order."""
+    """Return the names of the objects that a file refers to, each once, in the order of their first occurrence."""
     return list(dict.fromkeys(_iter_references(value)))
 
 
@@ -279,10 +289,10 @@ def find_pictures(value: Any) -> list[str]:
 
 
 def with_references(value: Any, name_of: Callable[[str, int], str | None], kinds_of_fields: dict[str, str]) -> Any:
-    """Return a value of the API with `{"$ref": NAME}` for the ids of lists and segments.
+    """Return a value of the API in which the ids of lists and segments are replaced by `{"$ref": NAME}`.
 
-    `name_of(kind, id)` returns the name of the object's file, or None for an object that does not exist; its id is left
-    as it is. `kinds_of_fields` are the fields of filters whose values are such ids (see `read_filter_fields`).
+    `name_of(kind, id)` returns the name of the object's file, or None for an object that does not exist; its id stays.
+    `kinds_of_fields` has the kind of the objects whose ids are the values of a filter field (`read_filter_fields`).
     """
 
     def refer(kind: str, item: Any) -> Any:
@@ -305,7 +315,7 @@ def with_references(value: Any, name_of: Callable[[str, int], str | None], kinds
 
 
 def without_references(value: Any, ids: dict[str, int]) -> Any:
-    """Return the value of a file with the ids of the account. Raises KeyError for an object without an id."""
+    """Return the value of a file with ids of the account in place of references. Raises KeyError for a missing id."""
     if isinstance(value, list):
         return [without_references(item, ids) for item in value]
     if not isinstance(value, dict):
@@ -316,7 +326,7 @@ def without_references(value: Any, ids: dict[str, int]) -> Any:
 
 
 def replace_pictures(value: Any, replace: Callable[["re.Match[str]"], str], pattern: "re.Pattern[str]") -> Any:
-    """Return a value in which `replace` was applied to each match of a pattern in a text."""
+    """Return a value in which each match of a pattern in its texts is replaced by the result of `replace`."""
     if isinstance(value, str):
         return pattern.sub(replace, value)
     if isinstance(value, list):
@@ -327,14 +337,14 @@ def replace_pictures(value: Any, replace: Callable[["re.Match[str]"], str], patt
 
 
 def with_addresses(value: Any, addresses: dict[str, str]) -> Any:
-    """Return the value of a file with the addresses of the pictures in the account."""
+    """Return the value of a file with the addresses of its pictures in the account; others are unchanged."""
     return replace_pictures(value, lambda match: addresses.get(f"{PICTURES}/{match[1]}", match[0]), _PICTURE_ADDRESS)
 
 
 def read_filter_fields(spec: dict[str, Any]) -> dict[str, str]:
-    """Return the kind of objects whose ids are the values of filter fields, by name and alias of the field.
+    """Return the filter fields whose values are ids of objects, by name and alias, with the kind of these objects.
 
-    `spec` is the response to `GET /segments/spec`.
+    The kind is `lists`, `segments` or `flows`. `spec` is the response to `GET /segments/spec`.
     """
     fields: dict[str, str] = {}
     for field in spec["fields"]:
@@ -345,14 +355,14 @@ def read_filter_fields(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def sort_by_references(objects: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the names of all objects, each after those that it refers to. Raises UsageError for a circle.
+    """Return the names of all objects, each after those that it refers to. Raises UsageError for a circular reference.
 
-    References to flows do not count, because the flows of an account may ask for each other.
+    References to flows are ignored, because flows may refer to each other.
     """
     ordered: dict[str, None] = {}
     for first in objects:
-        # The names that lead to the current one, each with those of its references that were not followed yet. A chain
-        # may have as many names as there are files.
+        # The names that lead to the current one, each with its references that were not followed yet. This is not
+        # recursive, because a chain may have as many names as there are files.
         path = {} if first in ordered else {first: _iter_targets(objects[first])}
         while path:
             name, targets = next(reversed(path.items()))
@@ -373,7 +383,7 @@ def _iter_targets(value: Any) -> Iterator[str]:
 
 
 def iter_steps(steps: Any) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a flow, including those in branches, in the same order for the same tree of steps."""
+    """Yield the steps of a flow, including those in branches, in an order that depends only on the tree of steps."""
     if isinstance(steps, list):
         for step in steps:
             yield from iter_steps(step)
@@ -386,7 +396,7 @@ def iter_steps(steps: Any) -> Iterator[dict[str, Any]]:
 
 
 def renumber_steps(value: Any, numbers: dict[int, int]) -> Any:
-    """Return steps, or the test scripts of a flow, with other ids of steps; an id without a number is kept."""
+    """Return steps, or the test scripts of a flow, with ids of steps replaced by `numbers`; other ids are unchanged."""
     if isinstance(value, list):
         return [renumber_steps(item, numbers) for item in value]
     if not isinstance(value, dict):

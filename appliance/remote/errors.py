@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from campanero_client.errors import ApiError
 
 DONE = 0
-REFUSED = 1  # the service refused the request, or what was asked for failed
+REFUSED = 1  # the service refused the request, or the requested work failed
 WRONG_USAGE = 2  # the command line, or a file that it names
 UNREACHABLE = 3
 NOT_ALLOWED = 4  # not signed in, an invalid key, or a key without the scope
@@ -15,7 +15,7 @@ CLOSED_OUTPUT = 141  # 128 + SIGPIPE
 
 
 class CommandError(Exception):
-    """The end of a command with an exit code. The message has one line or more; it may contain text of strangers."""
+    """The end of a command with an exit code. The message has one or more lines; it may contain untrusted text."""
 
     def __init__(self, message: str, exit_code: int = REFUSED) -> None:
         super().__init__(message)
@@ -30,7 +30,10 @@ class UsageError(CommandError):
 
 
 class ServiceError(CommandError):
-    """A response with an error, or a redirect. The message has a line for each wrong field and each blocker."""
+    """An error response, or a redirect. The message has a line for each invalid field and each blocker.
+
+    `response` is the ApiError of the client. The exit code is NOT_ALLOWED for the statuses 401 and 403, else REFUSED.
+    """
 
     def __init__(self, error: "ApiError", url: str) -> None:
         self.response = error

@@ -39,7 +39,7 @@ def add_send_options(parser: Any) -> None:
 
 
 def run_send(options: argparse.Namespace, connection: "Connection") -> None:
-    """Send a message. Raises CommandError if the recipient is suppressed, or for wrong values."""
+    """Send a message. Raises UsageError for wrong options, and ServiceError if the service refuses the message."""
     values = {
         "to": options.to, "channel": "sms" if options.sms else None, "subject": options.subject,
         "text" if not options.sms else "body": _read_content(options.text), "html": _read_content(options.html),
@@ -87,7 +87,7 @@ def run_tail(options: argparse.Namespace, connection: "Connection") -> None:
         "campaign_id": options.campaign, "flow_id": options.flow, "status": options.status, "to": options.to,
         "created_after": options.since,
     }  # fmt: skip
-    # One look for both: a message that came between two would be known without having been printed
+    # One request for both: a message that arrived between two requests would be known without having been printed.
     rows = _fetch(connection, query, max(options.lines, MAX_FOLLOWED) if options.follow else options.lines, 0)
     _print_messages(options, rows[max(len(rows) - options.lines, 0) :])
     known = {row["id"]: row["status"] for row in rows}
@@ -101,14 +101,14 @@ def run_tail(options: argparse.Namespace, connection: "Connection") -> None:
 
 
 def _fetch(connection: "Connection", query: dict[str, Any], count: int, after: int) -> list[dict[str, Any]]:
-    """Return the last `count` messages, and with `after` all that have a larger id, the newest last."""
+    """Return the last `count` messages, the newest last; with `after` also all that have a larger id than `after`."""
     rows: list[dict[str, Any]] = []
     for page in connection.pages("/messages", {**query, "limit": min(max(count, 1), 100)}):
         rows += page.items
         if len(rows) >= count and not (after and page.items and page.items[-1]["id"] > after):
             break
     wanted = [row for number, row in enumerate(rows) if number < count or (after and row["id"] > after)]
-    # A message that is created between two pages moves others to the next one.
+    # A message that is created between two requests moves others to the next page, so they may occur twice.
     return sorted({row["id"]: row for row in wanted}.values(), key=lambda row: int(row["id"]))
 
 
@@ -160,7 +160,10 @@ def add_simulate_options(parser: Any) -> None:
 
 
 def run_simulate(options: argparse.Namespace, connection: "Connection") -> None:
-    """Print what a flow would do for a contact; nothing is sent or stored."""
+    """Print what a flow would do for a contact; nothing is sent or stored.
+
+    Raises CommandError if no contact has the address of `--email`.
+    """
     contact_id = options.contact
     if options.email is not None:
         if contact_id is not None:

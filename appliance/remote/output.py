@@ -1,8 +1,8 @@
-"""What commands print: tables, JSON, filtered by `--jq` or not, progress and questions.
+"""The output of commands: tables, JSON (filtered by `--jq` if wanted), progress and questions.
 
-Text of strangers never reaches a terminal raw. Names, subjects and error messages come from contacts and servers.
-Control characters in them could move the cursor, change the title of a terminal or hide text, and characters that
-change the direction of writing could disguise it (CVE-2021-42574; T53 in docs/threats.md).
+Untrusted text is cleaned before it reaches a terminal: names, subjects and error messages come from contacts and
+servers. Control characters in them could move the cursor, change the title of a terminal or hide text, and characters
+that change the direction of writing could disguise it (CVE-2021-42574; T53 in docs/threats.md).
 """
 
 import argparse
@@ -31,7 +31,7 @@ def clean(text: str, kept: str = "") -> str:
 
 
 def clean_line(text: str) -> str:
-    """Return a text as one clean line."""
+    """Return a text on one line, with single spaces, and without invisible characters (see `clean`)."""
     return clean(" ".join(text.split()))
 
 
@@ -44,7 +44,7 @@ def _escape(match: "re.Match[str]") -> str:
 
 def _dump_json(value: Any, is_terminal: bool) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=2 if is_terminal else None)
-    # Surrogates cannot be written as UTF-8; what is not ASCII may be invisible on a terminal.
+    # Surrogates cannot be written as UTF-8. On a terminal, characters outside of ASCII may be invisible.
     return re.sub(r"[^\n -~]" if is_terminal else r"[\ud800-\udfff]", _escape, text)
 
 
@@ -54,12 +54,12 @@ def print_json(value: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a text of several lines; on a terminal it is cleaned."""
+    """Print a text of several lines; on a terminal invisible characters are replaced."""
     print(clean(text, "\n\t") if sys.stdout.isatty() else text.encode(errors="replace").decode(), flush=True)
 
 
 def write_bytes(chunks: Iterable[bytes]) -> None:
-    """Write a body to stdout: as it is, or on a terminal as clean text."""
+    """Write a body to stdout: unchanged, or on a terminal as text without invisible characters."""
     sys.stdout.flush()
     if not sys.stdout.isatty():
         target: BinaryIO = sys.stdout.buffer
@@ -69,7 +69,7 @@ def write_bytes(chunks: Iterable[bytes]) -> None:
         return
     last, decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
     for chunk in (*chunks, b""):
-        # A carriage return is part of the line ends of CSV; elsewhere it would overwrite a line.
+        # CSV lines end in CRLF; a carriage return elsewhere would overwrite the line.
         text = decoder.decode(chunk, final=not chunk).replace("\r\n", "\n")
         last = clean(text, "\n\t") or last
         sys.stdout.write(clean(text, "\n\t"))
@@ -99,7 +99,7 @@ def format_cell(value: Any) -> str:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows below titles, in columns. Long cells are shortened on a terminal only; no row prints nothing."""
+    """Print rows in columns below titles, or nothing without rows. Long cells are shortened on a terminal only."""
     shorten = _shorten if sys.stdout.isatty() else str
     cells = [[shorten(format_cell(value)) for value in row] for row in rows]
     if not cells:
@@ -112,7 +112,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """Print one name and value a line, values below each other."""
+    """Print each name and value on a line, with the values aligned; at least one is required."""
     pairs = [(name, format_cell(value)) for name, value in fields]
     width = max(len(name) for name, _ in pairs) + 2
     for name, value in pairs:
@@ -120,12 +120,12 @@ def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a note for people on stderr, so that the output of a script stays clean."""
+    """Print a note on stderr, so that stdout contains only the output of the command."""
     print(clean(text, "\n"), file=sys.stderr, flush=True)
 
 
 def print_error(text: str) -> None:
-    """Print an error, whose further lines are indented, on stderr."""
+    """Print an error on stderr, with its second and further lines indented."""
     first, *others = [line for line in text.split("\n") if line.strip()] or [""]
     print(f"campanero: {clean_line(first)}", file=sys.stderr)
     for line in others:
@@ -134,7 +134,7 @@ def print_error(text: str) -> None:
 
 
 class Progress:
-    """A line on stderr that overwrites itself, as a context manager. Without a terminal nothing is printed."""
+    """A line on stderr that each change overwrites, as a context manager; without a terminal nothing is printed."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr.isatty()
@@ -166,7 +166,7 @@ def confirm(question: str) -> None:
 
 
 def compile_filter(expression: str | None) -> Any:
-    """Return the program of an expression in the language of jq (jqlang.org), or None for none. Raises UsageError."""
+    """Return the compiled program of a jq expression (jqlang.org), or None for None. Raises UsageError."""
     if expression is None:
         return None
     import jq  # an extension of a megabyte, which only this option needs
@@ -178,7 +178,10 @@ def compile_filter(expression: str | None) -> Any:
 
 
 def print_filtered(program: Any, content: str) -> None:
-    """Print what a program makes of JSON: texts raw, other values as JSON. Raises CommandError if it fails."""
+    """Print the results of a jq program for a JSON text: strings without quotes, other values as JSON.
+
+    Raises CommandError if the program fails.
+    """
     try:
         for value in program.input_text(content):
             if isinstance(value, str):
@@ -195,7 +198,7 @@ def is_json_wanted(options: argparse.Namespace) -> bool:
 
 
 def print_result(options: argparse.Namespace, value: Any) -> None:
-    """Print a value as JSON, or what `--jq` makes of it."""
+    """Print a value as JSON, or the results of the filter of `--jq` for it."""
     if options.program is None:
         print_json(value)
     else:

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Profile(NamedTuple):
-    """Where to send requests, and with which key; `account` is the name of the account at the time of signing in."""
+    """The URL and API key for requests; `account` is the name of the account when the user signed in."""
 
     url: str
     key: str
@@ -31,7 +31,7 @@ class Profile(NamedTuple):
 
 
 def parse_url(text: str) -> str:
-    """Return the address of a service without a path of the API. Raises UsageError."""
+    """Return the address of a service without trailing slash and API path. Raises UsageError."""
     url = text.strip().rstrip("/")
     for suffix in ("/v1/my", "/v1"):
         url = url.removesuffix(suffix)
@@ -48,7 +48,7 @@ def parse_url(text: str) -> str:
 
 
 def parse_name(text: str) -> str:
-    """Return the name of a profile. Raises UsageError."""
+    """Return the name of a profile if it is valid. Raises UsageError."""
     if not _NAME.fullmatch(text):
         raise UsageError("a profile's name has up to 64 letters, digits, dots, hyphens and underscores")
     return text
@@ -69,15 +69,18 @@ def _is_loopback(host: str) -> bool:
 
 
 def file_path() -> Path:
-    """Return the path of the file, below `XDG_CONFIG_HOME` (XDG Base Directory Specification)."""
+    """Return the path of the profiles file, below `XDG_CONFIG_HOME` (XDG Base Directory Specification)."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or "relative")
-    # The specification has relative paths ignored.
+    # The specification says that relative paths must be ignored.
     base = home if home.is_absolute() else Path.home() / ".config"
     return base / "campanero" / "profiles.json"
 
 
 def load() -> dict[str, Profile]:
-    """Return the profiles by name; none if there is no file. Raises CommandError for a damaged file."""
+    """Return the profiles by name; empty if there is no file. Raises CommandError for a damaged file.
+
+    Prints a warning if other users can read the file.
+    """
     path = file_path()
     try:
         with path.open(encoding="utf-8") as file:
@@ -98,7 +101,10 @@ def load() -> dict[str, Profile]:
 
 @contextmanager
 def change() -> Iterator[dict[str, Profile]]:
-    """Yield the profiles to be changed; they are stored at the end. Other commands wait meanwhile."""
+    """Yield the profiles to be changed, and store them at the end; concurrent changes wait for a lock.
+
+    Raises CommandError for a damaged file. If the block raises, nothing is stored.
+    """
     path = file_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -114,7 +120,7 @@ def change() -> Iterator[dict[str, Profile]]:
 def _store(path: Path, profiles: dict[str, Profile]) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        # A new file, so that its mode holds from its first byte and a link is not followed.
+        # The file is new, so that it has its mode from the first byte and no link is followed.
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123 - Path.open takes no descriptor
             json.dump({"profiles": {name: profile._asdict() for name, profile in profiles.items()}}, file, indent=2)
             file.flush()
@@ -127,13 +133,13 @@ def _store(path: Path, profiles: dict[str, Profile]) -> None:
 def choose(name: str | None) -> Profile:
     """Return the profile of a command.
 
-    In this order: the one named by the option, `CAMPANERO_URL` with `CAMPANERO_KEY`, the one named by
-    `CAMPANERO_PROFILE`, and `default`. Raises CommandError with the exit code 4 if there is none.
+    In this order: the profile that `name` (the option) names, `CAMPANERO_URL` with `CAMPANERO_KEY`, the profile that
+    `CAMPANERO_PROFILE` names, and `default`. Raises CommandError with the exit code NOT_ALLOWED if there is none.
     """
     url, key = os.environ.get(URL_VARIABLE), os.environ.get(KEY_VARIABLE)
     if name is None and (url or key):
         if not (url and key):
-            # A key alone would be sent to whatever service a profile names.
+            # A key alone would be sent to the service of a profile, which need not be the service of the key.
             raise CommandError(f"set both {URL_VARIABLE} and {KEY_VARIABLE}, or neither", NOT_ALLOWED)
         url = parse_url(url)
         warn_without_encryption(url)
