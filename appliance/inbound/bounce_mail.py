@@ -24,15 +24,16 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import links
 from appliance.storage.transactions import require_write_transaction
 
-# Untrusted mail is parsed with the standard library, which has no limits of its own, so the limits below are checked
-# first. A mail that is too large, too deep or has too many parts is ignored; no input raises an error.
+# The standard library parses untrusted mail without limits, so the limits below are checked first. A mail that is too
+# large, too deep or has too many parts is ignored; no input raises an error.
 
 MAX_BYTES, MAX_DEPTH, MAX_PARTS = 1024 * 1024, 10, 50
-# The time for parsing grows with the number of lines (headers), blank lines (blocks) and lines of dashes (parts).
+# The time to parse a mail grows with the number of its lines (headers), blank lines (blocks) and lines of dashes
+# (parts).
 _MAX_LINES, _MAX_BLANK, _MAX_LINES_OF_DASHES = 30_000, 3_000, 500
 _MAX_TYPE_BYTES, _MAX_HEAD_CHARACTERS, _MAX_HEADERS = 2_000, 50_000, 300
 ORIGINAL_TYPES = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
-# Matches from the beginning of a word only, without backtracking, so that any text costs little.
+# Matches only from the beginning of a word and without backtracking, so that no text is slow to search.
 ADDRESS = re.compile(r"(?<![^\s<>;,()\"\[\]:@])[^\s<>;,()\"\[\]:@]{1,64}+@[^\s<>;,()\"\[\]:@]{1,255}")
 _CONTENT_HEADERS = re.compile(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
 _NESTING_TYPES = re.compile(rb"multipart/|message/", re.IGNORECASE)
@@ -46,7 +47,7 @@ _CHARSETS = re.compile(
 def parse_mail(raw: bytes) -> Message | None:
     """Parse a mail, or return None if it exceeds `MAX_BYTES`, `MAX_DEPTH` or `MAX_PARTS`.
 
-    A mail with too many lines is truncated, which loses no report, because the report precedes the returned message.
+    A mail with too many lines is truncated. That loses no report, because the report comes before the returned message.
     """
     if len(raw) > MAX_BYTES:
         return None
@@ -107,7 +108,7 @@ def _child_parts(part: Message) -> list[Message]:
 
 
 def find_part(mail: Message, *types: str) -> Message | None:
-    """Return the first part of one of the content types, or None.
+    """Return the first part that has one of the content types, or None.
 
     Parts of attached messages are ignored, even if they are reports, because people forward mail.
     """
@@ -128,7 +129,7 @@ def get_text(part: Message) -> str:
 
 
 def _clean_text(text: str) -> str:
-    """Return a text that can be stored: without NUL; escaped bytes above 127 in headers are read as UTF-8."""
+    """Return a text that can be stored: NUL is removed, and escaped bytes above 127 in headers are decoded as UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "")
 
 
@@ -181,7 +182,7 @@ def _decode_source(source: str, encoding: str) -> str:
 
 
 def parse_blocks(fields: str) -> list[dict[str, str]]:
-    """Return the blocks of fields in a report, each as a dict: name in lower case to the first value, unfolded."""
+    """Return the blocks of fields in a report, each as a dict from field name (lower case) to first value, unfolded."""
     blocks: list[dict[str, str]] = []
     is_new_block, last_name = True, ""
     for line in fields.split("\n")[:2_000]:
@@ -202,8 +203,8 @@ def parse_blocks(fields: str) -> list[dict[str, str]]:
     return [block for block in blocks if block]
 
 
-# Signatures of this service in returned mail name a message, and some of them also prove that the sender had it.
-#
+# This service signs its return paths, Message-IDs and links. In returned mail a valid signature names a message, and
+# some also prove that the sender of the mail had it.
 # Every reply quotes the Message-ID, and most quote the unsubscribe link, so these two only name the message. The return
 # path and the unsubscribe address are only in headers, so only systems that received the message itself know them.
 
@@ -211,9 +212,10 @@ _SIGNED_HEADERS = ("return-path", "list-unsubscribe", "received", "delivered-to"
 
 
 class SignedMessages(NamedTuple):
-    """The ids of messages that signatures of this service in returned mail name.
+    """The ids of messages that valid signatures of this service in returned mail name.
 
-    `proven_ids` are named by a signature that only a system with the message itself knows.
+    `proven_ids` are those named by a return path or unsubscribe address, which only a system that received the message
+    knows.
     """
 
     named_ids: frozenset[int]
@@ -221,7 +223,7 @@ class SignedMessages(NamedTuple):
 
 
 def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessages:
-    """Return the messages that signatures of this service name, in the headers of a returned message and in a text."""
+    """Return the messages that valid signatures name in the headers of a returned message and in a text."""
     signed_text = "\n".join([text, *(value for name, value in headers if name in _SIGNED_HEADERS)])
     proven = links.find_signed_addresses(signed_text)
     message_ids = (links.read_message_id(value) for name, value in headers if name == "message-id")
@@ -230,9 +232,8 @@ def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessage
 
 
 # Spam complaints come in the format of RFC 5965, or in that of Microsoft (D29).
-#
-# Providers often redact the address (RFC 6590), so our signatures show which message a complaint is about. Only a
-# signature that proves it (`SignedMessages.proven_ids`) gives a complaint consequences: whoever got a reply to a
+# Providers often redact the address (RFC 6590), so our signatures show which message a complaint is about. A complaint
+# has consequences only if a signature proves it (`SignedMessages.proven_ids`), because everybody who got a reply to a
 # message knows its Message-ID and its recipient. A complaint that only names the recipient is recorded as unverified.
 
 # The types of complaints by people. `not-spam` revokes a complaint; `virus` and `other` come from machines.
@@ -244,8 +245,9 @@ _MAX_RECIPIENTS, _MAX_RECIPIENT_CHARACTERS = 10, 10_000
 class Complaint(NamedTuple):
     """A spam complaint about one of our messages.
 
-    `text` is for the evidence. `recipients` are the addresses named in the complaint. Unless a signature proves the
-    complaint (`is_proven`), it is unverified, and one of them must be the recipient of the message.
+    `text` is stored as evidence. `recipients` are the addresses named in the complaint. `is_proven` says that a
+    signature proves it; any other complaint is unverified, and one of `recipients` must be the recipient of the
+    message.
     """
 
     message_id: int
@@ -278,7 +280,7 @@ def _build_complaint(
 ) -> Complaint | None:
     """Return a complaint, or None if the signatures do not name exactly one message.
 
-    Also returns None if no signature proves the complaint and no recipient is named. `arrived_at` is the id of the
+    None is also returned if no signature proves the complaint and no recipient is named. `arrived_at` is the id of the
     message whose return path received the mail, or None.
     """
     senders = " ".join(fields.get(name, "") for name in ("original-mail-from", "original-envelope-id"))
@@ -371,7 +373,7 @@ def bounce_text(mail: Message) -> str:
 def is_bounce(mail: Message, text: str) -> bool:
     """Return whether a mail without report fields is a final bounce from a mail system.
 
-    At least two of its sender, subject and text must look like a bounce's. `text` is the `bounce_text` of the mail.
+    At least two of its sender, subject and text must be typical of a bounce. `text` is the `bounce_text` of the mail.
     """
     subject, sender = _decode_header(get_header(mail, "Subject")), _decode_header(get_header(mail, "From"))
     precedence = get_header(mail, "Precedence").lower()
@@ -407,7 +409,6 @@ def _decode_header(value: str) -> str:
 
 
 # Delivery status notifications are parsed by their fields (RFC 3464), bounces in other formats by their text (D28).
-#
 # The final result for one recipient becomes a `RecipientReport`. Reports that a message is delayed, relayed or expanded
 # to a list are not final and are left out, as are the replies of people and automatic replies (RFC 3834).
 
@@ -422,7 +423,7 @@ _MAX_DIAGNOSTIC_CHARACTERS = 2_000
 
 
 class RecipientReport(NamedTuple):
-    """The final result for one recipient: all spellings of the address, and the server's codes and text."""
+    """The final result for one recipient: all spellings of the address, and the SMTP codes and text of the server."""
 
     kind: Literal["bounced", "soft_bounced", "delivered"]
     recipients: tuple[str, ...]
@@ -493,9 +494,9 @@ def _recipients_of(block: dict[str, str]) -> tuple[str, ...]:
 
 
 def _from_text(mail: Message, text: str) -> list[RecipientReport]:
-    """Return the result in a bounce without fields, with the addresses in it as recipients.
+    """Return the result in a bounce without fields, with the addresses in it as spellings of the recipient.
 
-    Return [] if the mail is not a bounce, or gives no reason that is known.
+    Return [] if the mail is not a bounce, or if its text matches no known reason.
     """
     if not is_bounce(mail, text):
         return []
@@ -514,15 +515,15 @@ def _from_text(mail: Message, text: str) -> list[RecipientReport]:
 def parse_reports(raw: bytes, *message_ids: int | None) -> list[list[DeliveryReport]]:
     """Return the reports in a mail, each as a list of candidates, one for each address that may be its recipient.
 
-    `message_ids` are the messages whose return paths received the mail, and None if another address did. A report that
-    names no recipient is left out, except a complaint that a signature proves. Bounces are only accepted at the return
-    path.
+    `message_ids` are the messages whose return paths received the mail, and None if it came to another address of ours.
+    A report without a recipient is left out, unless it is a complaint that a signature proves. Bounces are only
+    accepted at the return path.
     """
     mail = parse_mail(raw) if message_ids else None
     if mail is None:
         return []
     named_ids = find_signed(original_headers(mail)).named_ids
-    # The mail is parsed once, however many of our addresses received it.
+    # Parsed at most once, however many of our addresses received the mail.
     parse_results = cache(partial(parse_dsn, mail))
     reports: list[list[DeliveryReport]] = []
     for message_id in dict.fromkeys(message_ids):
@@ -558,6 +559,6 @@ def _for_recipients(report: DeliveryReport, recipients: tuple[str, ...]) -> list
 
 
 def record_reports(reports: list[list[DeliveryReport]]) -> int:
-    """Record the first acceptable candidate of each report, and return the number of reports that changed something."""
+    """Record the first acceptable candidate of each report; return the number of reports that changed something."""
     require_write_transaction()
     return sum(any(delivery_reports.record_report(report) for report in candidates) for candidates in reports)

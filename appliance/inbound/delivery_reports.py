@@ -1,9 +1,10 @@
 """Record reports about messages that were sent: deliveries, bounces, complaints and SMS receipts.
 
 A report is accepted if it names one of our messages and its recipient, up to two weeks after the message was sent. A
-complaint is accepted up to 90 days, because people clear their inboxes late. The status only advances: sent, delivered,
-bounced, complained. Returned mail, provider webhooks and simulations are treated alike. A report about a test message
-is accepted only from a simulation or, for an SMS, from the provider, and changes only the test message.
+complaint is accepted up to 90 days after that, because people read their email late. The status only advances: sent,
+delivered, bounced, complained. Reports from returned mail, provider webhooks and simulations have the same rules. A
+report about a test message is accepted only from a simulation or, for an SMS, from the provider, and changes only that
+message.
 """
 
 import re
@@ -34,8 +35,8 @@ class DeliveryReport(NamedTuple):
     """A report about one message, not verified yet (see `record_report`).
 
     `smtp` and `enhanced` are the codes of the server, and `text` is its text. `recipient` is the reported address, or
-    None if none is needed (see `_is_recipient`). `key` is the reporter's id of the report, so that a repeated report
-    counts only once. `at` is the time of the event in Unix milliseconds, None for now. For an SMS, `code` is the
+    None if the source reports none (see `_is_recipient`). `key` is the reporter's id of the report, so that a repeated
+    report counts only once. `at` is the time of the event in Unix milliseconds, None for now. For an SMS, `code` is the
     provider's code. `bounce_class` is set if the reporter has classified the bounce.
     """
 
@@ -53,7 +54,7 @@ class DeliveryReport(NamedTuple):
 
 
 _MAX_AGE_MS, _MAX_COMPLAINT_AGE_MS = 14 * clock.DAY_MS, 90 * clock.DAY_MS
-# Keys of reports are kept longer than any report is accepted.
+# Keys of reports are stored for longer than reports about a message are accepted.
 _KEY_TTL_MS = 100 * clock.DAY_MS
 _RANK = {"uncertain": 0, "sent": 0, "delivered": 1, "bounced": 2, "complained": 3}
 _STATUS_OF_KIND = {
@@ -63,9 +64,9 @@ _STATUS_OF_KIND = {
     "complained": "complained",
     "unverified_complaint": "complained",
 }
-# Reports from these sources need no recipient, because a signature of ours proves them (see `bounce_mail`).
+# Reports from these sources need no recipient, because one of our signatures proves them (see `bounce_mail.py`).
 _PROVEN_SOURCES = ("arf",)
-# Reports from these sources have the original text of the server. Other sources have classified the bounce.
+# Reports from these sources contain the text of the receiving server. All other sources classify the bounce themselves.
 _OWN_SOURCES = ("dsn", "smtp")
 
 
@@ -77,7 +78,7 @@ class MessageInFlight(Unavailable):
 
 
 class _ReportedMessage(NamedTuple):
-    """A reported message, its status, and the time (Unix milliseconds) it was sent or, if unknown, last updated."""
+    """A reported message with its status. `left_at` is when it was sent or, if unknown, last updated (Unix ms)."""
 
     row: LedgerRow
     status: str
@@ -87,9 +88,9 @@ class _ReportedMessage(NamedTuple):
 def record_report(report: DeliveryReport) -> bool:
     """Record a report with its consequences, and return whether it changed anything.
 
-    Returns False if the message or its recipient is wrong, if the report is too late or was recorded before, or if the
-    message already has this status or a later one. Raises MessageInFlight if the message is being sent; the reporter
-    must then repeat the report.
+    It changes nothing if the message or its recipient is wrong, if the report is too late or was recorded before, or if
+    the message already has this status or a later one. Raises MessageInFlight if the message is being sent; the
+    reporter must then repeat the report.
     """
     require_write_transaction()
     message = _find_message(report)
@@ -100,7 +101,7 @@ def record_report(report: DeliveryReport) -> bool:
     ):
         return False
     if report.kind == "unverified_complaint":
-        # Anybody who got a reply can forge such a complaint, so it is only shown to people.
+        # Anybody who got a reply can forge such a complaint, so it is only shown to users.
         data = {"source": report.source, "text": report.text[:1000]}
         ledger.record_event(message.row, "email_complaint_unverified", data)
         return True
@@ -117,10 +118,10 @@ def record_report(report: DeliveryReport) -> bool:
 
 
 def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
-    """Return the message of a report, or None if the report cannot be accepted.
+    """Return the message of a report, or None if the report is not accepted.
 
-    It cannot if the message is unknown or was not sent, if the report names another recipient, or if it is too late.
-    Raises MessageInFlight if the message is being sent.
+    It is not accepted if the message is unknown or was not sent, if the report names another recipient, or if it is too
+    late. Raises MessageInFlight if the message is being sent.
     """
     row = fetch_one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
@@ -144,9 +145,9 @@ def _find_message(report: DeliveryReport) -> _ReportedMessage | None:
 def _may_have_arrived(message: _ReportedMessage, report: DeliveryReport) -> bool:
     """Return whether a message without an accepted attempt may have arrived nevertheless.
 
-    A message that waits for its retry may if it is uncertain. Some servers also keep an email that they reject after
-    its final dot. A complaint about it, or a hard bounce before its retry, prevents the retry and all other messages to
-    the address (docs/promises.md#p4).
+    An uncertain message that waits for its retry may have arrived. An email that was rejected after its final dot may
+    have, too: some servers deliver it all the same. So a complaint about such an email, or a hard bounce before its
+    retry, is accepted. It prevents the retry and all other messages to the address (docs/promises.md#p4).
     """
     is_waiting = message.status in ("queued", "held")
     if is_waiting and message.row.uncertain_count > 0:
@@ -234,9 +235,9 @@ def _record_bounce(message: _ReportedMessage, report: DeliveryReport) -> None:
 def classify_bounce(report: DeliveryReport) -> BounceClass:
     """Return the class of a bounce: the class in the report, else the class of its codes and text.
 
-    A source outside of `_OWN_SOURCES` has classified the bounce itself. For such a source the result is HARD or
-    TEMPORARY by the kind of the report, unless its codes and text are more specific: FULL, DISABLED, EXPIRED, or a
-    class other than REFUSED that suppresses no recipient.
+    A source outside of `_OWN_SOURCES` has classified the bounce by the kind of the report: HARD for `bounced`, else
+    TEMPORARY. Codes and text overrule the kind only if they give FULL, DISABLED or EXPIRED, or a class that never
+    suppresses other than REFUSED.
     """
     if report.bounce_class is not None:
         return report.bounce_class
@@ -281,11 +282,10 @@ def _event_time(message: _ReportedMessage, report: DeliveryReport) -> int:
     return min(max(report.at, message.left_at), now) if report.at is not None else now
 
 
-# SMS receipts count once each and may arrive in any order (docs/decisions.md#15).
-#
+# Each SMS receipt counts once, and receipts may arrive in any order (docs/decisions.md#15).
 # A receipt may arrive before the provider's response is recorded, or although the response was lost. Such a receipt is
-# stored, and applied in the transaction that records the outcome of the message. A receipt that names an uncertain
-# message by our token shows that it was accepted, because a provider only reports about messages that it accepted.
+# stored, and applied in the transaction that records the outcome of the message. If a receipt names an uncertain
+# message by our token, the message was accepted, because a provider only reports about messages that it accepted.
 
 # Stored receipts are kept as long as reports about a message are accepted.
 _RECEIPT_TTL_MS = 14 * clock.DAY_MS
@@ -303,7 +303,7 @@ class _SmsRow(NamedTuple):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Return whether the SMS may or may not have been accepted, also while it waits for a retry or a look-up."""
+        """Return whether it is unknown if the provider has accepted the SMS, also before a retry or a look-up."""
         return self.status == "uncertain" or (self.status in ("queued", "held") and self.uncertain_count > 0)
 
 
@@ -357,9 +357,9 @@ def apply_early_receipts(outcomes: list[Outcome]) -> None:
 
 
 def recover_with_receipts(interrupted: list[tuple[LedgerRow, OutgoingMessage | None]]) -> int:
-    """Decide about interrupted messages as `retries.recover_interrupted` does, and return their number.
+    """Decide about interrupted messages as `retries.recover_interrupted` does, and apply the stored receipts of SMS.
 
-    Then apply the stored receipts of the SMS among them.
+    Return the number of messages.
     """
     count = retries.recover_interrupted(interrupted)
     _apply_stored_receipts([row.id for row, _ in interrupted if row.channel == "sms"], [])
@@ -369,9 +369,9 @@ def recover_with_receipts(interrupted: list[tuple[LedgerRow, OutgoingMessage | N
 def _find_sms(provider: str, receipt: Receipt) -> tuple[Receipt, _SmsRow | None]:
     """Return (receipt, its SMS), or (receipt, None) if no SMS matches.
 
-    The SMS is found by the provider's id, or by our id from the token in the callback URL. Without a token, a numeric
-    id in the receipt may be our id; this is assumed only if the SMS has another id of the provider that is not numeric,
-    which the returned receipt then contains.
+    The SMS is found by the provider's id, or by our id in the token of the callback URL. Without a token, a numeric id
+    in the receipt may be our id. This is assumed only if the SMS with that id has a provider's id that is not numeric;
+    the returned receipt then contains the provider's id.
     """
     row = None
     if receipt.provider_id:

@@ -1,6 +1,6 @@
 """Receive SMS: match keywords, opt numbers out and in, record events that start flows, and queue automatic answers.
 
-An SMS belongs to the account to whose number it was sent, its home account. An opt-out also applies to all other
+An SMS belongs to its home account: the account to whose number it was sent. An opt-out also applies to all other
 accounts that have the sender's number, and START reverses it there. Everything else concerns the home account only. An
 SMS from an unknown number creates no contact.
 """
@@ -32,7 +32,7 @@ from appliance.storage.models import Message as tables_Message
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Automatic answers are in the language of the account and short; those in Latin letters have only GSM-7 characters.
+# Automatic answers are short and in the language of the account; those in Latin letters use only GSM-7 characters.
 
 # {company} is the name of the sender, {help} the text `contact` with the address for questions, or nothing.
 _ANSWERS = {
@@ -74,7 +74,7 @@ _STOPPED_AT = (
 
 
 class ConsentMessage(NamedTuple):
-    """An incoming SMS that changes consent: its sender, its text, and the id of our message that it may answer."""
+    """An incoming SMS that changes consent: its sender, its text, and the id of our last message to that number."""
 
     address: Address
     body: str
@@ -109,9 +109,9 @@ def can_opt_in(address: Address, account_id: int) -> bool:
 def opt_in_number(account_id: int, request: ConsentMessage, is_home: bool) -> bool:
     """Opt a number in because of a START, and return whether that changed anything.
 
-    In the home account (`is_home`) the number is opted in. In another account, or without a contact, only the STOP is
-    lifted: the number is opted in only if it was opted in before the STOP. A complaint or an erasure prevents an
-    opt-in.
+    In the home account (`is_home`) the number of a contact is opted in. In another account it is opted in only if it
+    was opted in before the STOP; otherwise only the STOP is lifted, as for a number without a contact. A complaint or
+    an erasure prevents an opt-in.
     """
     require_write_transaction()
     stopped = fetch_one(_STOPPED_AT, (account_id, _address_hash(request.address)))
@@ -163,12 +163,12 @@ _COUNTRIES = "SELECT DISTINCT country_code FROM account WHERE country_code IS NO
 
 
 def find_home_account(sender: str, to: str) -> int:
-    """Return the id of the home account of an SMS.
+    """Return the id of the home account of an SMS from `sender` to our number `to`.
 
-    It is the account with the number `to`, which is empty if the provider does not report it. If several accounts have
-    that number, the choice is among these; if none has it, one of all accounts. An account that sends by a messaging
-    service may have the number as well, after the others, because the service does not report its numbers. The account
-    that sent the last SMS to the sender is preferred, then an account that has the sender's number, then the first.
+    Candidates are the accounts that send from `to`, and after them those that send by a messaging service, whose
+    numbers are not reported. If no account sends from `to`, or `to` is empty because the provider does not report it,
+    all accounts are candidates. Of several candidates, the account is chosen that sent the last SMS to the sender, else
+    one that knows the sender's number, else the first.
     """
     accounts = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
     default_sender = config.current().sms.twilio.from_
@@ -188,9 +188,9 @@ def find_home_account(sender: str, to: str) -> int:
 
 
 def sender_as_configured(account_id: int, to: str) -> str:
-    """Return the number from which automatic answers to an SMS are sent: the account's sender as it is configured.
+    """Return the sender of automatic answers to an SMS that was sent to our number `to`.
 
-    If that is a number other than `to`, to which the SMS was sent, return `to`.
+    It is `to`, in the spelling of the account's setting if this has the same number.
     """
     configured = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
     return (
@@ -199,7 +199,7 @@ def sender_as_configured(account_id: int, to: str) -> str:
 
 
 def fetch_accounts_knowing(sender: str) -> list[int]:
-    """Return the ids of accounts that have a contact with a number or have sent an SMS to it."""
+    """Return the ids of the accounts that have a contact with a number, or have messages to it."""
     return [row[0] for row in rows(_ACCOUNTS_KNOWING, {"key": sender})]
 
 
@@ -226,16 +226,16 @@ def parse_sender(sender: str) -> Address | None:
 def find_last_message(account_id: int, sender: str, test: bool) -> int | None:
     """Return the id of the last SMS of an account to a number, or None. Automatic answers do not count.
 
-    `test` selects test messages or real ones.
+    `test` says whether only test messages or only real ones count.
     """
     row = fetch_one(_LAST_MESSAGE, (sender, account_id, test))
     return row[0] if row else None
 
 
-# STOP, START and HELP get one automatic answer for each SMS, up to a limit for each number and day.
+# STOP, START and HELP each get one automatic answer, up to a limit for each number and day.
 
 _HOUR_MS = 3_600_000
-# The limit for each number, so that two machines do not answer each other endlessly.
+# The limit for each number. Without it, two machines could answer each other endlessly.
 _MAX_ANSWERS_PER_DAY = 20
 _MAX_COMPANY_CHARACTERS = 60
 _RECENT_ANSWERS = (
@@ -247,10 +247,10 @@ _RECENT_ANSWERS = (
 def queue_answer(
     account_id: int, incoming_id: int, meaning: str, contact_id: int | None, address: Address, sender: str, test: bool
 ) -> None:
-    """Queue the automatic answer to an incoming SMS, independent of consent, with our number `sender` as its sender.
+    """Queue the automatic answer to an incoming SMS; it needs no consent. `sender` is our number that it is sent from.
 
-    `test` marks the answer as a test. Queue nothing if HELP was answered in the last hour, or `_MAX_ANSWERS_PER_DAY`
-    answers were sent to the number.
+    `test` marks the answer as a test. Nothing is queued if HELP was answered in the last hour, or if
+    `_MAX_ANSWERS_PER_DAY` answers were queued for the number in the last day.
     """
     require_write_transaction()
     kind = "stop" if meaning == "refusal" else meaning
@@ -313,13 +313,13 @@ log = logging.getLogger("campanero.sms")
 
 
 class FlowMatch(NamedTuple):
-    """The events to record for an incoming SMS, as (event, keyword or None); `keyword` comes before `message`."""
+    """The events to record for an incoming SMS: at least one (event, keyword or None), `keyword` before `message`."""
 
     events: tuple[tuple[str, str | None], ...]
 
     @property
     def is_keyword(self) -> bool:
-        """Return whether the SMS is a keyword for a flow."""
+        """Return whether the SMS is a keyword that starts flows."""
         return self.events[0][0] == "keyword"
 
     @property
@@ -331,9 +331,9 @@ class FlowMatch(NamedTuple):
 def match_flows(account_id: int, body: str) -> FlowMatch:
     """Return the events that an incoming SMS causes for the active flows of an account.
 
-    The event is `keyword` if a flow is started by the text or its first word as a keyword, or if a flow is started by
-    any keyword and the text is one word. It is also `message` if a flow that is started by messages has the same
-    keyword, so that both flows start. Any other SMS is a `message` without a keyword.
+    A keyword of a flow matches if it equals the text or its first word. For each kind of trigger, `keyword` and
+    `message`, there is an event with the keyword that matches. If a flow starts by any keyword, every SMS of one word
+    is a `keyword`. An SMS that matches nothing is a `message` without a keyword.
     """
     text = keywords.normalize(body)
     first_word = text.partition(" ")[0]
@@ -354,7 +354,7 @@ def match_flows(account_id: int, body: str) -> FlowMatch:
 
 
 def is_machine(account_id: int, sender: str) -> bool:
-    """Return whether a number is probably a machine: it has answered `_MAX_ANSWERS_PER_DAY` SMS of flows in 24 hours.
+    """Return whether a number is probably a machine: it answered `_MAX_ANSWERS_PER_DAY` SMS of flows in 24 hours.
 
     An SMS from such a number starts no flow, because flow and machine would answer each other endlessly.
     """
@@ -369,9 +369,9 @@ def record_events(
     account_id: int, contact_id: int | None, number: int, about: dict[str, Any], match: FlowMatch, test: bool,
     quiet: bool = False,
 ) -> None:  # fmt: skip
-    """Record the events of the incoming SMS with the id `number`, which start flows unless `quiet`.
+    """Record the events of the incoming SMS with the id `number`. They start flows unless they are `quiet`.
 
-    `about` is the data of the events, to which the keyword is added, and `test` marks them as tests.
+    `about` is the data of the events, to which the keyword is added. `test` marks the events as tests.
     """
     events.record_many(
         [
@@ -398,7 +398,7 @@ class ReceivedSms(NamedTuple):
     """An incoming SMS.
 
     `address` is None if the sender is not a phone number, such as a short code. `to` is our number. `answered` is the
-    keyword (STOP, START or HELP) that the provider has answered itself, or None.
+    keyword (STOP, START or HELP) that the provider has already answered, or None.
     """
 
     provider: str
@@ -540,7 +540,7 @@ def _find_channel(account_id: int, address: Address | None) -> Channel | None:
 
 
 def _mark_verified(channel: Channel) -> None:
-    """Mark a channel as verified, because an SMS from a number proves as much as a confirmation."""
+    """Mark a channel as verified: an SMS from a number proves that its sender owns it, as a confirmation does."""
     now = clock.now_ms()
     run(
         "UPDATE channel SET verified_at = ?, updated_at = ? WHERE id = ? AND verified_at IS NULL",

@@ -1,7 +1,7 @@
 """Simulate actions on a captured message: by its recipient, the recipient's mail server, or the phone network.
 
-With these actions, integrations and flows can be tried without real recipients. Counts, suppressions, opt-outs and
-events change as they do for a real message; events of a test message are marked as tests.
+So integrations and flows can be tried without real recipients. Counts, suppressions, opt-outs and events change as they
+do for a real message; events of a test message are marked as tests.
 """
 
 import asyncio
@@ -50,9 +50,10 @@ _NO_LIMIT_MS = 2**62
 
 
 class ThreadMessage(NamedTuple):
-    """A message on a simulated phone: its time in milliseconds and text, as the phone's owner sees it.
+    """A message on a simulated phone: its time in Unix milliseconds, and its text.
 
-    `captured_id` is the id of a captured message that we sent; None for a message of the owner.
+    `captured_id` is the id of a captured message that we sent; it is None for a message that the owner of the phone
+    sent.
     """
 
     at: int
@@ -114,8 +115,8 @@ def _apply_receipt(message: Message, receipt: Receipt) -> None:
 
 SIMULATION_SOURCE = "capture"
 _MAX_LINKS = 60
-# The number of retries, and the pause between them, while the row of a captured message does not say yet that it was
-# sent.
+# While the row of a captured message does not yet say that it was sent: the number of retries, and the pause between
+# them.
 _MAX_TRIES, _PAUSE_SECONDS = 40, 0.05
 # The maximum time until the row of a captured message says that it was sent.
 _MAX_STORE_DELAY_MS = 10_000
@@ -147,7 +148,7 @@ class SimulateEventRequest(Struct):
 
 
 class SimulatedAction(NamedTuple):
-    """An action that has been validated; `write` applies it in a write transaction."""
+    """A validated action; `write` applies it, and must be called in a write transaction."""
 
     message: Message
     write: Callable[[], Any]

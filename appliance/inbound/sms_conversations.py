@@ -29,7 +29,7 @@ _MAX_OFFSET = 2**53
 _UNSEEN = (
     "SELECT id FROM incoming INDEXED BY incoming_refusals WHERE account_id = ? AND kind = 'refusal' AND seen_at IS NULL"
 )
-# A conversation has the messages of a contact, and those from and to its numbers from when no contact had them.
+# A conversation has the messages of a contact, and those from and to its numbers while no contact had these numbers.
 _PHONE_KEYS = "(SELECT key FROM channel WHERE contact_id = :contact AND kind = 'phone')"
 _CONVERSATION = (
     "SELECT 'incoming' AS sort, id, created_at AS at FROM incoming WHERE contact_id = :contact "
@@ -46,7 +46,8 @@ _CONVERSATION = (
 class IncomingQuery(PageQuery, rename={"from_": "from"}):
     """Filters of incoming SMS.
 
-    `unseen=True` selects refusals in free text that no user has reviewed, `unseen=False` all other SMS.
+    `unseen=True` selects the SMS that may be refusals in free text and that no user has reviewed, `unseen=False` all
+    others.
     """
 
     kind: Annotated[IncomingKind, Meta(description="only messages of this kind")] | UnsetType = UNSET
@@ -71,7 +72,7 @@ class OptOutReview(Struct):
 
 
 class ConversationLine(NamedTuple):
-    """An entry of a conversation: an incoming SMS, or one of our messages; the other is None.
+    """An entry of a conversation: an incoming SMS, or one of our messages; the other field is None.
 
     `body` is the text, or None if the text of our message cannot be rendered. `at` is the time in Unix milliseconds.
     """
@@ -210,7 +211,7 @@ def find_phone_channel(contact: Contact) -> Channel | None:
     return next((channel for channel in contact.channels if channel.kind == "phone"), None)
 
 
-# The text of a user is the value of a merge tag, so that tags in the text itself are not replaced.
+# The user's text is inserted as the value of a merge tag, so that tags within the text are not replaced.
 _BODY = "{{ data.text }}"
 
 
@@ -243,7 +244,7 @@ def _queue_message(account_id: int, request: MessageWrite) -> int:
     try:
         queued = transactional.queue_message(account_id, request)
     except Invalid as error:
-        # The user only entered the text, so all other errors are about sending in general.
+        # The user only entered the text, so all other errors are reported as errors of sending in general.
         faults = [message for messages in error.fields.values() for message in messages]
         name = "text" if "body" in error.fields else "base"
         raise Invalid({name: faults}, error.reason) from None

@@ -1,6 +1,6 @@
-"""The listener for returned mail, and the capture server of the built-in inbox.
+"""The SMTP listener for returned mail, and the capture server of the built-in inbox.
 
-The server that takes mail of programs is in `submission`.
+The server through which programs submit mail is in `submission.py`.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class InboundHandler:
     """The aiosmtpd handler of all sessions of the listener, which accepts reports and unsubscribe mail."""
 
     def __init__(self) -> None:
-        # A thread parses one mail at a time, so that a mail that takes long does not block the event loop.
+        # A thread parses one mail at a time, so that a slow mail does not block the event loop.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="inbound-reader")
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class InboundHandler:
         )
 
     async def handle_DATA(self, server: SmtpSession, session: Any, envelope: Envelope) -> str:
-        """Parse a message, record its reports and opt-outs, and reply after they are on disk."""
+        """Parse a message and record its reports and opt-outs; return the SMTP reply once they are on disk."""
         content = envelope.original_content or b""
         if has_bare_line_ends(content):
             return "554 5.6.0 Bare CR or LF is not allowed in a message"
@@ -162,7 +162,7 @@ class InboundHandler:
         )
 
     async def handle_exception(self, error: Exception) -> str:
-        """Log an unexpected error, and reply without details about it. A session logs itself that TLS failed."""
+        """Log an unexpected error, and return a reply without details; a failed TLS handshake was already logged."""
         if not isinstance(error, TLSSetupException):
             log.error("inbound: session failed: %r", error)
         return "451 4.3.0 Internal error, try again later"
@@ -173,9 +173,9 @@ def _is_sending_domain(domain_name: str) -> bool:
 
 
 def _write_reports(reports: list[list[DeliveryReport]], tokens: list[str]) -> int:
-    """Record the reports of a mail and the opt-outs of its unsubscribe tokens.
+    """Record the reports of a mail and the opt-outs of its unsubscribe tokens, in the running transaction.
 
-    Return how many of them changed something. Everything is recorded in the running transaction.
+    Return how many of them changed something.
     """
     changed = bounce_mail.record_reports(reports)
     return changed + sum(unsubscribes.opt_out(token, "mailto") for token in tokens)

@@ -1,6 +1,6 @@
-"""The sessions and threads that all SMTP servers of the service share, with limits for what clients send.
+"""The sessions and threads of all SMTP servers of the service, with limits for what clients send.
 
-The servers are in `smtp_servers` (returned mail, and the built-in inbox) and `submission` (mail of programs).
+The servers are in `smtp_servers.py` (returned mail, and the built-in inbox) and `submission.py` (mail of programs).
 """
 
 import asyncio
@@ -27,8 +27,8 @@ MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 100, 5
 class ConnectionLimiter:
     """A counter of open connections, in total and by address. Use it only in one event loop.
 
-    If there are as many as may be in total, a new one replaces the oldest that has not begun to work, so that clients
-    which connect and do nothing do not keep others out.
+    At the total limit, a new connection replaces the oldest that has not begun to work (`begin`), so that idle clients
+    do not keep others out. Without such a connection, the new one is refused.
     """
 
     def __init__(self, total: int = MAX_CONNECTIONS, each: int = MAX_CONNECTIONS_PER_ADDRESS) -> None:
@@ -39,7 +39,7 @@ class ConnectionLimiter:
     def enter(self, address: str, connection: object, end: Callable[[], None]) -> bool:
         """Count a connection from an address, or return False if it exceeds a limit.
 
-        `end` ends this connection; it is called only before `begin`.
+        `end` is a function that ends this connection to make room for another; it is called only before `begin`.
         """
         if self._of[address] >= self._each or (self._of.total() >= self._total and not self._idle):
             return False
@@ -50,7 +50,7 @@ class ConnectionLimiter:
         return True
 
     def begin(self, connection: object) -> None:
-        """Keep a connection open whatever number of others there are, because it has begun to work."""
+        """Mark a connection as working, so that no new connection replaces it."""
         self._idle.pop(connection, None)
 
     def leave(self, address: str, connection: object) -> None:
@@ -67,7 +67,7 @@ class ConnectionLimiter:
 
 
 class ThreadedServer:
-    """An SMTP server on a thread with an event loop of its own, so that a mail of any form delays no HTTP request."""
+    """An SMTP server on a thread with its own event loop, so that slow mail delays no HTTP request."""
 
     def __init__(self, thread_name: str) -> None:
         self._name = thread_name
@@ -78,7 +78,7 @@ class ThreadedServer:
         self.sockets: list[socket.socket] = []
 
     def start(self) -> None:
-        """Start the thread, and return when it accepts mail; do nothing without a socket."""
+        """Start the thread, and return when the server accepts connections; do nothing if no socket is bound."""
         if not self.sockets:
             return
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -86,7 +86,7 @@ class ThreadedServer:
         self._ready.wait()
 
     def stop(self) -> None:
-        """Stop the server, waiting up to 5 seconds. A client that got no reply will send its mail again."""
+        """Stop the server, waiting up to 5 seconds. Clients that got no reply will send their mail again."""
         if self._thread is None or self._loop is None or self._stopping is None:
             return
         self._loop.call_soon_threadsafe(self._stopping.set)
@@ -102,7 +102,7 @@ class ThreadedServer:
         raise NotImplementedError  # each subclass says with which sessions it calls `_accept`
 
     async def _accept(self, *create_sessions: Callable[[], SMTP]) -> None:
-        """Accept connections until `stop` is called; each socket has a function that creates its sessions."""
+        """Accept connections until `stop` is called. For each socket there is a function that creates its sessions."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         servers = [
             await self._loop.create_server(create_session, sock=listening, backlog=200)
@@ -139,11 +139,12 @@ _BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 
 
 class SessionLimits(NamedTuple):
-    """The limits of one session: bytes of a message, of all data, and of data that was not processed yet.
+    """The limits of one session.
 
-    `commands` is how often each command may be sent, and `*` any other. A session ends if it has not begun to work
-    (`SmtpSession.begin_work`) within `start_seconds`, or needs more than `message_seconds` for a message, None without
-    limit; commands such as NOOP make neither longer.
+    Bytes are limited for a message (`message_bytes`), for all data (`session_bytes`), and for data that was received
+    but not processed (`unprocessed_bytes`). `commands` is the maximum number of each command, with `*` for all others.
+    A session ends if it does not begin a message within `start_seconds`, or if a message takes more than
+    `message_seconds` (None: no limit). Other commands, such as NOOP, extend neither time.
     """
 
     message_bytes: int
@@ -162,7 +163,8 @@ class SmtpSession(SMTP):
     log_name = "inbound"
     # Returned mail may have longer lines than RFC 5321 allows.
     line_length_limit = _MAX_LINE_BYTES
-    # No report has more lines, and each takes time to parse; no client that delivers reports sends more data.
+    # No report has more lines than this, and each line takes time to parse. No client that delivers reports sends more
+    # data.
     limits: ClassVar = SessionLimits(
         message_bytes=MAX_MESSAGE_BYTES, session_bytes=64 * MAX_MESSAGE_BYTES, unprocessed_bytes=3 * MAX_MESSAGE_BYTES,
         message_lines=40_000, idle_seconds=60.0,
@@ -216,7 +218,7 @@ class SmtpSession(SMTP):
             super().connection_lost(error)
 
     def eof_received(self) -> bool | None:
-        """Close a rejected connection at once; else do what aiosmtpd does."""
+        """Close a rejected connection at once; for any other, do what aiosmtpd does."""
         return False if self._turned_away else super().eof_received()
 
     def data_received(self, data: bytes) -> None:
@@ -237,7 +239,7 @@ class SmtpSession(SMTP):
             super().data_received(data)
 
     def begin_work(self) -> None:
-        """Give the session the time for a message from now on: at the first MAIL, and after each message."""
+        """Restart the time limit of a message at the first MAIL and after each message, and mark the work as begun."""
         if self._address is not None:
             self._limiter.begin(self)
             self._set_deadline(self.limits.message_seconds)
@@ -265,10 +267,10 @@ class SmtpSession(SMTP):
             transport.close()
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
-        """Return address and parameters of MAIL or RCPT; (None, None) for an address that cannot be parsed.
+        """Return address and parameters of MAIL or RCPT; (None, None) if the address cannot be parsed.
 
-        Python's parser raises errors of other kinds for some malformed addresses, such as `<@` and `<=@[`. The client
-        would be asked to try again.
+        For some malformed addresses, such as `<@` and `<=@[`, Python's parser raises errors that aiosmtpd does not
+        expect; it would then ask the client to try again.
         """
         try:
             address: tuple[str | None, str | None] = super()._getaddr(arg)
@@ -277,7 +279,7 @@ class SmtpSession(SMTP):
         return address
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Begin a message; only the first one in a session gives it more time."""
+        """Begin a message; the first one of a session restarts its time limit."""
         await super().smtp_MAIL(arg)
         if not self._has_begun and self.envelope is not None and self.envelope.mail_from is not None:
             self._has_begun = True
@@ -293,14 +295,15 @@ class SmtpSession(SMTP):
             if is_message:
                 self.begin_work()
         except Exception:
-            # aiosmtpd replies with the result of `handle_exception` and keeps the message, and refuses the next MAIL.
+            # aiosmtpd replies with the result of `handle_exception` but keeps the message, and would refuse the next
+            # MAIL.
             self._set_post_data_state()  # type: ignore[no-untyped-call]  # untyped in the library
             raise
         finally:
             self._unread, self._in_message = 0, False
 
     async def smtp_STARTTLS(self, arg: str) -> None:
-        """Start TLS. Raises TLSSetupException, which ends the session, if the handshake takes too long."""
+        """Start TLS. Raises TLSSetupException, which ends the session, if the handshake fails or takes too long."""
         if self.session is not None and self.session.ssl:
             await self.push("503 5.5.1 TLS is already active")  # RFC 3207, 4.2
             return
@@ -321,13 +324,13 @@ class SmtpSession(SMTP):
         await self.push("252 2.5.1 Cannot verify the address, but will accept the message")
 
 
-# What TLS alerts of clients mean (RFC 8446, 6.2), by the names that OpenSSL gives them.
+# The TLS alerts of clients (RFC 8446, 6.2) and other reasons of OpenSSL, by the names that it gives them.
 _CERTIFICATE_ALERTS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED")
 _VERSION_REASONS = ("UNSUPPORTED_PROTOCOL", "PROTOCOL_VERSION", "NO_SHARED_CIPHER", "HANDSHAKE_FAILURE")
 
 
 def _describe_tls_failure(error: BaseException | None) -> str:
-    """Return in words why a TLS handshake failed; the name that OpenSSL gives the reason is in parentheses."""
+    """Return a description of why a TLS handshake failed, with OpenSSL's name of the reason in parentheses."""
     if isinstance(error, TimeoutError):
         return f"the client did not finish the handshake within {HANDSHAKE_TIMEOUT_SECONDS:.0f} s"
     reason = (getattr(error, "reason", None) or "").upper() if isinstance(error, ssl.SSLError) else ""

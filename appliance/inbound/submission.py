@@ -1,7 +1,7 @@
 """SMTP submission (RFC 6409): programs sign in with an API key, and their mail becomes messages of its account.
 
-Port 587 needs STARTTLS, port 465 begins with TLS; nothing but that is possible without TLS, and nothing but signing in
-before it. An email is accepted once it is on disk (`sending/messages/submitted.py`).
+Port 587 requires STARTTLS, and port 465 begins with TLS. Clients must start TLS first and then sign in; until then all
+other commands are refused. An email is accepted once it is on disk (`sending/messages/submitted.py`).
 """
 
 import asyncio
@@ -36,55 +36,61 @@ from appliance.storage.database import scalar
 from appliance.storage.models import Account
 
 log = logging.getLogger("campanero.submission")
-# 25 MB of files in base64, as in the API, and text.
+# 25 MB of files in base64, as in the API, and some text.
 MAX_MESSAGE_BYTES = 36 * 1_048_576
 MAX_RECIPIENTS = 100
 MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 200, 20
-# Signed-in sessions of an account. They stay open between messages, and the other half is for the other accounts.
+# The maximum number of signed-in sessions of an account. They stay open between messages; half of the connections is
+# left for other accounts.
 MAX_ACCOUNT_SESSIONS = MAX_CONNECTIONS // 2
-# All emails together that are being received, and those of an account. Beyond it, those of more than `_SMALL_BYTES`
-# have to wait.
+# The maximum number of bytes of the emails that are being received, in all and of one account. Beyond it, emails of
+# more than `_SMALL_BYTES` are refused temporarily.
 MAX_RECEIVING_BYTES, _SMALL_BYTES = 256 * 1_048_576, 1_048_576
 MAX_ACCOUNT_BYTES = 2 * MAX_MESSAGE_BYTES + _SMALL_BYTES
-# A message must arrive in a minute, and one more for each of these bytes, but in no more than ten minutes.
+# A message must arrive within a minute, plus a minute for each of these numbers of bytes, but within ten minutes at
+# most.
 MIN_BYTES_PER_MINUTE, MAX_RECEIVING_MINUTES = 1_048_576, 10
 _READ_BYTES = 8 * 1_048_576
 _END_OF_MESSAGE = b"\r\n.\r\n"
-# A failed sign-in is answered after this time, doubled with each failure of the client or the user name.
+# The delay of the reply to a failed sign-in, doubled with each further failure of the client or the user name.
 _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.25, 4.0
 _MAX_NAME_CHARACTERS = 255
 _SENDER_CACHE_SECONDS, _MAX_CACHED_SENDERS = 2.0, 1_000
-# RFC 5321, 4.1.2: an address in angle brackets, which needs no parser; all others go through that of aiosmtpd.
+# A plain address in angle brackets (RFC 5321, 4.1.2), which needs no parser; aiosmtpd parses all other addresses.
 _PLAIN_PATH = re.compile(r"<([A-Za-z0-9._+=-]{1,64}@[A-Za-z0-9.-]{1,253})>([ -~]*)")
-# `user%other.example@host`, `other.example!user@host`: old servers relay them to the other host.
+# Characters of source routing, such as `user%other.example@host`, which old servers relay to the other host.
 _ROUTING = re.compile(r"[%!@:/]")
 
 
 class ReceivingBudget:
-    """The number of bytes that the sessions are receiving, in all and for each account. Use it only in one event loop.
+    """The number of bytes that are being received, in all and for each account. Use it only in one event loop.
 
-    Each account has a part of the whole, so that no account keeps the large emails of the others waiting.
+    Each account has a limit below that of all accounts, so that one account does not keep out the large emails of
+    others.
     """
 
     def __init__(self) -> None:
         self._bytes: Counter[int] = Counter()
 
     def take(self, account_id: int, size: int, message_size: int) -> bool:
-        """Count received bytes of an account; return False if a message of this size has to wait."""
+        """Count received bytes of an account; return False if its message must be refused temporarily.
+
+        `message_size` is the size of the message so far; small messages are always accepted.
+        """
         self._bytes[account_id] += size
         if message_size <= _SMALL_BYTES:
             return True
         return self._bytes[account_id] <= MAX_ACCOUNT_BYTES and self._bytes.total() <= MAX_RECEIVING_BYTES
 
     def give_back(self, account_id: int, size: int) -> None:
-        """Count bytes of an account as processed."""
+        """Subtract bytes of an account, because its message was processed or refused."""
         self._bytes[account_id] -= size
         if self._bytes[account_id] <= 0:
             del self._bytes[account_id]
 
 
 class SubmissionState(Session):
-    """The state of a session; aiosmtpd itself sets `login_data`, which its own class logs as deprecated."""
+    """The state of a session. It redefines the attribute `login_data`, whose use in aiosmtpd logs a warning."""
 
     login_data: Any = None
 
@@ -98,7 +104,7 @@ class SubmissionEnvelope(Envelope):
 
 
 class SubmissionSession(SmtpSession):
-    """The server side of a session: TLS, then AUTH, then messages."""
+    """The server side of a submission session: first TLS, then AUTH, then messages."""
 
     log_name = "submission"
     limits: ClassVar = SessionLimits(
@@ -107,7 +113,7 @@ class SubmissionSession(SmtpSession):
         commands={
             "MAIL": 100_000, "RCPT": 1_000_000, "DATA": 100_000, "RSET": 100_000, "NOOP": 1_000, "AUTH": 6, "*": 30,
         },
-        # Only programs that signed in keep a session, and they may keep it for their next message.
+        # Only a program that has signed in keeps its session, and it may wait with its next message.
         message_seconds=None,
     )  # fmt: skip
     AuthLoginUsernameChallenge, AuthLoginPasswordChallenge = "Username:", "Password:"
@@ -122,7 +128,7 @@ class SubmissionSession(SmtpSession):
         )  # fmt: skip
         self._handler, self._is_tls_first, self._is_silent = handler, is_tls_first, False
         self._early_bytes = b""
-        self._counted_bytes = 0  # those of the message being received that count in the budget
+        self._counted_bytes = 0  # the bytes of the current message that count in the budget
 
     def _create_session(self) -> SubmissionState:
         return SubmissionState(asyncio.get_running_loop())
@@ -131,7 +137,7 @@ class SubmissionSession(SmtpSession):
         return SubmissionEnvelope()
 
     def data_received(self, data: bytes) -> None:
-        """Process received bytes; where the port begins with TLS, keep those that come before it has begun."""
+        """Process received bytes; on a port that begins with TLS, those before the handshake are stored for it."""
         if self._is_tls_first and self._original_transport is None:
             self._early_bytes += data
         else:
@@ -147,7 +153,7 @@ class SubmissionSession(SmtpSession):
             protocol.buffer_updated(size)
 
     async def _handle_client(self) -> None:
-        """Begin with TLS where the port says so, as after STARTTLS but without its reply."""
+        """Start TLS if the port begins with it, as after STARTTLS but without its reply, and then read commands."""
         if self._is_tls_first:
             try:
                 self._is_silent = True
@@ -163,14 +169,14 @@ class SubmissionSession(SmtpSession):
         await super()._handle_client()
 
     async def push(self, status: Any) -> None:
-        """Write a reply."""
+        """Write a reply, unless replies are suppressed during the start of TLS."""
         if not self._is_silent:
             await super().push(status)
 
-    # No properties, because the constructor of aiosmtpd reads all attributes.
+    # These are methods, not properties, because the constructor of aiosmtpd reads all attributes.
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Release the session of the account; aiosmtpd cancels what it was doing, such as signing in."""
+        """Release the session of the account; aiosmtpd cancels the running command, such as a sign-in."""
         super().connection_lost(error)
         self._handler.close_session(self)
 
@@ -180,14 +186,14 @@ class SubmissionSession(SmtpSession):
         return str((peer or ("?",))[0])
 
     def get_key(self) -> SubmissionKey:
-        """Return the API key of the session; only after AUTH."""
+        """Return the API key with which the session has signed in; call it only after AUTH."""
         assert self.session is not None
         key = self.session.auth_data
         assert isinstance(key, SubmissionKey)
         return key
 
     async def smtp_AUTH(self, arg: str | None) -> None:
-        """Sign in with PLAIN or LOGIN, whose names may be written in lower case (RFC 4422, 3.1)."""
+        """Sign in with PLAIN or LOGIN; the name of the mechanism may be in lower case (RFC 4422, 3.1)."""
         mechanism, separator, rest = (arg or "").partition(" ")
         await SMTP.smtp_AUTH(self, mechanism.upper() + separator + rest)
 
@@ -221,7 +227,7 @@ class SubmissionSession(SmtpSession):
         return AuthResult(success=True, auth_data=key)
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
-        """Return address and parameters of MAIL or RCPT; a source route (RFC 5321, appendix C) is not an address."""
+        """Return address and parameters of MAIL or RCPT; (None, None) for a source route (RFC 5321, appendix C)."""
         match = _PLAIN_PATH.fullmatch(arg)
         if match:
             return match[1], match[2].strip()
@@ -230,7 +236,7 @@ class SubmissionSession(SmtpSession):
         return super()._getaddr(arg)
 
     async def smtp_DATA(self, arg: str | None) -> None:
-        """Receive a message and reply once it is on disk."""
+        """Receive a message, and reply once it is on disk or refused."""
         if await self.check_helo_needed() or await self.check_auth_needed("DATA"):
             return
         envelope = self.envelope
@@ -257,10 +263,10 @@ class SubmissionSession(SmtpSession):
         await self.push(reply)
 
     async def _receive(self, account_id: int) -> tuple[bytes | None, str]:
-        """Return the message without the dots that were added to it, and the refusal, if any.
+        """Return (message, ""), or (None, refusal) with the SMTP reply.
 
-        Reading in large pieces takes a tenth of the time of reading lines. Raises ConnectionResetError if the message
-        does not arrive in time.
+        The dots that the client added at the beginnings of lines are removed (RFC 5321, 4.5.2). Reading in large pieces
+        takes a tenth of the time of reading lines. Raises ConnectionResetError if the message does not arrive in time.
         """
         data, size, refusal, started_at = bytearray(b"\r\n"), 0, "", clock.monotonic()
         content, budget = None, self._handler.budget
@@ -299,21 +305,21 @@ class SubmissionSession(SmtpSession):
 
 
 def get_receiving_seconds(size: int) -> float:
-    """Return in how many seconds the first `size` bytes of a message must have arrived."""
+    """Return how many seconds the first `size` bytes of a message may take to arrive."""
     return 60 * min(MAX_RECEIVING_MINUTES, 1 + size / MIN_BYTES_PER_MINUTE)
 
 
 def _pass_on(server: Any, session: Any, envelope: Any, mechanism: str, auth_data: Any) -> AuthResult:
-    """Return user name and password as they are; `SubmissionSession` checks them, which takes time after failures."""
+    """Return user name and password unchecked: `SubmissionSession` checks them, because that needs `await`."""
     return AuthResult(success=True, auth_data=auth_data)
 
 
 async def sign_in(name: str, password: str, client: str) -> SubmissionKey | None:
-    """Return the API key that a program signs in with, or None, after a pause, if name or key is wrong.
+    """Return the API key with which a program signs in; None, after a delay, if user name or key is wrong.
 
-    Failures are counted by client and user name together, so that neither a stranger nor another program behind the
-    same address keeps a program from signing in. Those of a client, and those with a user name, make the pause longer.
-    Raises RateLimitExceeded.
+    Failures are limited for each pair of client network and user name, so that other clients, or other programs behind
+    the same address, cannot lock a program out. All failures of the client, and all with the user name, make the delay
+    longer. Raises RateLimitExceeded.
     """
     network, user = addresses.client_network(client), name.strip().casefold()[:_MAX_NAME_CHARACTERS]
     with request_limits.limit_attempt(f"submission:{network}:{user}") as attempt:
@@ -328,17 +334,17 @@ async def sign_in(name: str, password: str, client: str) -> SubmissionKey | None
 
 
 class SubmissionHandler:
-    """The aiosmtpd handler of all sessions: it checks recipients, and queues messages."""
+    """The aiosmtpd handler of all submission sessions, which checks recipients and queues messages."""
 
     def __init__(self) -> None:
         self.budget = ReceivingBudget()
         self._accounts: dict[SubmissionSession, int] = {}  # the account that each session has signed in to
         self._allowed_until: dict[tuple[SubmissionKey, tuple[str, ...], bool], float] = {}
-        # Emails are read on a thread, so that a large one does not block the event loop.
+        # Large emails are parsed on a thread, so that they do not block the event loop.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="submission-reader")
 
     def close(self) -> None:
-        """Stop reading emails, without waiting for the one that is being read."""
+        """Stop parsing emails, without waiting for an email that is being parsed."""
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def open_session(self, session: SubmissionSession, account_id: int) -> bool:
@@ -349,7 +355,7 @@ class SubmissionHandler:
         return True
 
     def close_session(self, session: SubmissionSession) -> None:
-        """Count a session as one of no account any more."""
+        """Count a session no longer as one of its account."""
         self._accounts.pop(session, None)
 
     async def handle_EHLO(
@@ -362,7 +368,11 @@ class SubmissionHandler:
     async def handle_RCPT(
         self, server: SubmissionSession, session: Any, envelope: SubmissionEnvelope, address: str, options: list[str]
     ) -> str:
-        """Accept up to `MAX_RECIPIENTS` recipients, except suppressed ones."""
+        """Accept a recipient, or return the reply that refuses it.
+
+        Refused are suppressed and invalid addresses, more than `MAX_RECIPIENTS`, and recipients above the key's hourly
+        limit.
+        """
         if len(envelope.recipients) >= MAX_RECIPIENTS:
             return "452 4.5.3 Too many recipients"
         parsed = _parse_recipient(address)
@@ -386,7 +396,7 @@ class SubmissionHandler:
         return "250 2.1.5 OK"
 
     async def accept(self, server: SubmissionSession, envelope: SubmissionEnvelope, content: bytes) -> str:
-        """Queue a message for its recipients and return the reply, which is 250 once everything is on disk."""
+        """Queue a message for its recipients and return the SMTP reply: 250 once everything is on disk."""
         key, recipients = server.get_key(), envelope.recipients
         try:
             if len(content) > _SMALL_BYTES:
@@ -407,7 +417,7 @@ class SubmissionHandler:
         except (Unavailable, OSError) as error:
             log.info("submission: email deferred: %s", error)
             return "452 4.3.1 The storage is unavailable, try again later"
-        # The ledger has a row of each email, so the log needs no line of it.
+        # The ledger has a row for each email, so this is only logged at the level DEBUG.
         log.debug(
             "submission: email accepted key=%s bytes=%s recipients=%s repeated=%s",
             key.id, len(content), len(queued.messages), queued.repeated_count,
@@ -418,9 +428,9 @@ class SubmissionHandler:
         return f"250 2.0.0 OK {number}"
 
     async def _find_sender_fault(self, key: SubmissionKey, email: RawEmail, sender: str) -> str | None:
-        """Return the reply for an email that the account may not send, or None, which is cached for some seconds.
+        """Return the reply for an email that the account may not send, or None if it may.
 
-        The domain is checked again when the message is sent.
+        That it may is cached for `_SENDER_CACHE_SECONDS`; the domain is checked again when the message is sent.
         """
         checked = (key, (sender, *email.senders), email.is_marketing)
         if clock.monotonic() >= self._allowed_until.get(checked, 0):
@@ -446,14 +456,14 @@ class SubmissionHandler:
                 attachments.release_raw(sha256)
 
     async def handle_exception(self, error: Exception) -> str:
-        """Log an unexpected error, and reply without details about it. A session logs itself that TLS failed."""
+        """Log an unexpected error, and return a reply without details; a failed TLS handshake was already logged."""
         if not isinstance(error, TLSSetupException):
             log.error("submission: session failed: %r", error)
         return "451 4.3.0 Internal error, try again later"
 
 
 def _parse_recipient(address: str) -> Address | None:
-    """Return a recipient, or None if it is not an address that mail can be sent to, or one that asks for relaying."""
+    """Return a recipient, or None if no mail can be sent to the address, or if it contains source routing."""
     if _ROUTING.search(address.rpartition("@")[0]):
         return None
     try:
@@ -463,9 +473,9 @@ def _parse_recipient(address: str) -> Address | None:
 
 
 async def _report_limit(key: SubmissionKey, error: RateLimitExceeded) -> str:
-    """Return the reply at the hourly limit of a key, and write to the owners of its account.
+    """Return the reply for an exceeded limit; if it is the hourly limit of the key, also email the owners.
 
-    At a limit of the account, the reply says so; its owners are told by the job `limits`.
+    The job `limits` emails the owners about a limit of the account.
     """
     if error.extra.get("reason") == limits.ERROR_CODE:
         return f"450 4.7.1 {error.message} Try again in {-(-error.retry_after // 3600)} hours"
@@ -481,7 +491,7 @@ async def _report_limit(key: SubmissionKey, error: RateLimitExceeded) -> str:
 
 
 def _find_suppression(account_id: int, address: Address) -> str | None:
-    """Return the reply for a suppressed recipient, with the reason and since when, or None."""
+    """Return the reply for a suppressed recipient, with the reason and the date; None if it is not suppressed."""
     hashed = crypto.hash_address("email", address.key)
     reason = consent.find_suppression_reason(account_id, "email", hashed)
     if reason is None:
@@ -497,7 +507,7 @@ def _find_suppression(account_id: int, address: Address) -> str | None:
 
 
 def _get_sender(email: RawEmail, mail_from: str) -> str:
-    """Return the address in From, or that of the envelope without From. Raises Malformed if there is neither."""
+    """Return the address in From, or the envelope sender if there is no From. Raises Malformed if there is neither."""
     if email.senders:
         return email.senders[0]
     try:
@@ -507,7 +517,7 @@ def _get_sender(email: RawEmail, mail_from: str) -> str:
 
 
 def _find_sender_fault(key: SubmissionKey, email: RawEmail, sender: str) -> str | None:
-    """Return the reply for an email that the account may not send, or None; all addresses in From and Sender count."""
+    """Return the reply for an email that the account may not send, or None. All addresses in From and Sender count."""
     account = Account.get_by_id(key.account_id)
     if not account.transactional_allowed and not email.is_marketing:
         return "550 5.7.1 Single messages are disabled in this account"
@@ -548,7 +558,7 @@ class SubmissionServer(ThreadedServer):
         self.sockets = [open_socket(f"submission.{name}", address) for name, address in listening]
 
     def _list_addresses(self) -> list[tuple[str, str]]:
-        """Return name and value of the settings that have an address."""
+        """Return (name, address) of each listener setting that is set."""
         submission = self._settings.submission
         settings = (("listen", submission.listen), ("listen_tls", submission.listen_tls))
         return [(name, address) for name, address in settings if address]

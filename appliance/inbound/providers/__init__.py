@@ -25,7 +25,8 @@ PROVIDERS: dict[str, Provider] = {
     for module in (own, ses, postmark, mailgun, sendgrid, brevo, mailjet, resend, postal)
 }  # fmt: skip
 
-# The number of reports in one transaction, which then takes a few milliseconds and does not block other writes for long
+# The number of reports in one transaction, which then takes a few milliseconds and does not delay other writes for
+# long.
 _BATCH_SIZE = 50
 _MAX_CERTIFICATE_BYTES = 65_536
 _LOG_INTERVAL_SECONDS = 60.0
@@ -90,7 +91,7 @@ def split_payload(payload: HookPayload) -> Iterator[HookPayload]:
 
 
 class WriteResult(NamedTuple):
-    """The opt-outs that were not processed before, and MessageInFlight if the provider must repeat a report."""
+    """The opt-outs that are new, and MessageInFlight if the provider must repeat one of the reports, else None."""
 
     opt_outs: tuple[ProviderOptOut, ...]
     in_flight: MessageInFlight | None
@@ -99,8 +100,8 @@ class WriteResult(NamedTuple):
 def write_payload(name: str, payload: HookPayload, body: bytes) -> WriteResult:
     """Record the reports of a payload, and mark its opt-outs as processed.
 
-    A report that the provider must repeat does not stop the others. The caller applies the returned opt-outs in
-    the same transaction. Raises NotAllowed if the token was used before with another body.
+    A report that the provider must repeat does not prevent the recording of the others. The caller applies the returned
+    opt-outs in the same transaction. Raises NotAllowed if the token was used before with another body.
     """
     require_write_transaction()
     if payload.token is not None:
@@ -133,7 +134,7 @@ def _check_token(name: str, token: str, body: bytes) -> None:
 
 
 def find_sms_provider(hook: str) -> SmsProvider | None:
-    """Return the SMS provider that the webhook `hook` belongs to, even if the webhook is disabled, or None."""
+    """Return the SMS provider to which the webhook `hook` belongs, even if it is disabled; None if there is none."""
     return next((provider for provider in SMS_PROVIDERS.values() if hook in provider.hooks), None)
 
 

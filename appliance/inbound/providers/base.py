@@ -43,7 +43,7 @@ class ProviderOptOut(NamedTuple):
 
 
 class HookPayload(NamedTuple):
-    """The contents of a verified request. A `token` is accepted again only with the same body."""
+    """The contents of a verified request. If it has a `token`, that token is accepted again only with the same body."""
 
     reports: tuple[DeliveryReport, ...] = ()
     opt_outs: tuple[ProviderOptOut, ...] = ()
@@ -94,7 +94,7 @@ def require_password(received: HookRequest, secret: str) -> None:
 def require_fresh(moment: float, retry_seconds: float = 0) -> None:
     """Raise NotAllowed if a signing time (Unix seconds) is more than `network.hook_max_age` in the past or future.
 
-    A provider that repeats a request without signing it again may be `retry_seconds` later.
+    `retry_seconds` is added to the limit for the past, for providers that repeat requests with the first signature.
     """
     age, max_age = clock.now() - moment, parse_seconds(config.current().network.hook_max_age)
     if not -max_age <= age <= max_age + retry_seconds:

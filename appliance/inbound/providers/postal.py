@@ -36,7 +36,7 @@ log = logging.getLogger("campanero.hooks")
 
 _SIGNATURE_HEADER = "x-postal-signature-256"
 _PEM_LINE = re.compile(r"-----(?:BEGIN|END) PUBLIC KEY-----")
-# The six attempts of Postal are 2, 3, 6, 10 and 15 minutes apart, with five seconds each for the response.
+# Postal's six attempts at a request are 2, 3, 6, 10 and 15 minutes apart, and each waits five seconds for the response.
 _RETRY_SECONDS = 36 * 60 + 30
 
 
@@ -121,9 +121,9 @@ def _decode_number(value: str) -> int:
 
 
 def _to_report(body: _Body) -> DeliveryReport | None:
-    """Return the report of an event, or None if the event is a delay, or about another message.
+    """Return the report of an event, or None if the event is a delay, or is about a message that is not ours.
 
-    `MessageBounced` says that a bounce came back later but not why, so it counts like a temporary failure: several of
+    `MessageBounced` says that a bounce came back later, but not why. So it counts like a temporary failure: several of
     them suppress an address, a single one does not.
     """
     message = body.payload.original_message or body.payload.message or _Message()
@@ -137,7 +137,8 @@ def _to_report(body: _Body) -> DeliveryReport | None:
         case "MessageSent":
             return DeliveryReport(message_id, "delivered", "postal", text, smtp, enhanced, message.to, body.uuid, at)
         case "MessageDeliveryFailed":
-            # Without the permanent code of a server, Postal has given up after retries, or did not try to send it.
+            # If there is no permanent code of a server, Postal has given up after retries, or did not try to send the
+            # message.
             is_permanent = (smtp or 0) >= 500 or (enhanced or "").startswith("5.")
             kind: ReportKind = "bounced" if is_permanent else "soft_bounced"
             return DeliveryReport(message_id, kind, "postal", text, smtp, enhanced, message.to, body.uuid, at)

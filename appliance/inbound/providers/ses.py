@@ -56,8 +56,9 @@ _MAX_KEYS = 8
 _IGNORED_COMPLAINTS = ("not-spam",)
 
 _cached_keys: "dict[str, RSAPublicKey]" = {}
-# Anyone can name a certificate that does not exist. Each is downloaded once at a time, `_MAX_FETCHES` in total, and not
-# again for `_RETRY_SECONDS` after a failure. A cached key never waits for a download.
+# Anyone can send a request that names a certificate that does not exist. So each certificate is downloaded once at a
+# time, at most `_MAX_FETCHES` downloads run, and a failed one is not repeated for `_RETRY_SECONDS`. A cached key never
+# waits.
 _fetches: "dict[str, asyncio.Future[RSAPublicKey]]" = {}
 _failed_until: dict[str, float] = {}
 _MAX_FETCHES, _MAX_FAILURES, _RETRY_SECONDS = 8, 1_000, 60.0
