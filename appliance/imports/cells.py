@@ -29,10 +29,10 @@ _ESCAPED_FORMULA = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 _TYPED_STARTS = frozenset("-0123456789tf")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SEPARATORS = re.compile(r"[,;|]")
-# The maximum lengths of a cell with addresses and other words, and of a full name. Longer cells, of which a row of a
-# file may have one with 65,536 characters, are not parsed.
+# The maximum lengths of a cell with addresses and other words, and of a full name. Longer cells are not parsed; one row
+# of a file may have a cell of 65,536 characters.
 MAX_ADDRESS_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 4_000, 1_000
-# These words are written as `normalize_word` returns them, without accents. Placeholders are not refusals.
+# These words are in the form that `normalize_word` returns, without accents. A placeholder such as `-` is not a no.
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
      "nie", "jamais", "nunca", "nee", "nooit", "onwaar", "nao", "fałsz", "いいえ", "✗", "✘")
@@ -42,8 +42,8 @@ YES = frozenset(
     ("1", "yes", "y", "true", "t", "on", "x", "ja", "j", "oui", "si", "s", "wahr", "vrai", "verdadero", "ok", "✓", "✔",
      "sim", "verdadeiro", "vero", "waar", "tak", "prawda", "はい")
 )  # fmt: skip
-# The status words of other products, in the languages of the interface and without accents. If a row has several, the
-# most severe one is used.
+# The words for statuses in other products, in the languages of the interface and without accents. If a row has several,
+# the most severe one is used.
 STATES = {
     "unsubscribed": "out", "unsubscribe": "out", "opted_out": "out", "optout": "out", "abgemeldet": "out",
     "abbestellt": "out", "ausgetragen": "out", "desinscrit": "out", "desinscrite": "out", "desabonne": "out",
@@ -130,14 +130,14 @@ def fold_accents(text: str) -> str:
 
 
 def normalize_word(cell: Any) -> str:
-    """Return a cell as a word for comparison: lower case, without accents, `_` for spaces; `yes` or `no` for a bool."""
+    """Return a cell in the form of the word lists: lower case, no accents, `_` for spaces; `yes` or `no` for a bool."""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return fold_accents(str(cell).strip()).replace(" ", "_").replace("-", "_")
 
 
 def is_blank(cell: str, target: str) -> bool:
-    """Return whether a cell that is not empty is a placeholder for an empty value.
+    """Return whether the text in a cell is a placeholder for an empty value, such as `n/a`.
 
     In columns of addresses and countries, the words in `_BLANK_IN_ADDRESSES` are placeholders, too, and in columns of
     phone numbers also a number that has only zeros.
@@ -153,7 +153,7 @@ def is_blank(cell: str, target: str) -> bool:
     return target == "phone" and not folded.strip("0 .-/()")
 
 
-# Reasons are stored in English.
+# Reasons of warnings are stored in English, and translated where they are shown.
 _TOO_LONG = gettext_stored("is too long (maximum is %(limit)s characters)")
 _TOO_MANY_TAGS = gettext_stored("is one too many (maximum is %(limit)s tags)")
 _TOO_MANY_LISTS = gettext_stored("is one too many (maximum is %(limit)s lists)")
@@ -163,12 +163,12 @@ _NO_CHANNELS = gettext_stored("channels is not a list of addresses (maximum is %
 
 
 def add_warning(row: dict[str, Any], target: str, cell: Any, reason: str) -> None:
-    """Add a warning (target, cell, reason) to a row: the value was left out or changed, but the row is imported."""
+    """Add a warning (target, cell, reason) to a row: the cell was left out or changed, but the row is imported."""
     row.setdefault("warnings", []).append((target, str(cell)[:100], reason))
 
 
 def parse_typed(cell: str) -> Any:
-    """Return a cell that is not empty as an int, float or bool if it is written like one in JSON, else as text."""
+    """Return a non-empty cell as an int, float or bool if JSON would write it like this, else as text."""
     if cell[0] not in _TYPED_STARTS:
         return cell
     if cell in ("true", "false"):
@@ -209,7 +209,7 @@ def _read_name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
         data.setdefault(TITLE_KEY, parts.title)
 
 
-# The languages in which country names are recognized. The executable contains the CLDR data of these languages only.
+# Country names are recognized in these languages. The executable contains the CLDR data of no other languages.
 COUNTRY_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl")
 # Country names that CLDR does not contain
 _MORE_COUNTRIES = {
@@ -254,13 +254,13 @@ _MAX_LANGUAGE_CHARACTERS = 100  # more than the longest name of a language in CL
 
 @lru_cache(maxsize=4_096)
 def _find_language(text: str) -> str | None:
-    """Return the tag of a language that is written as a code, or by its name in one of the product's languages."""
+    """Return the tag of a language given by its code, or by its name in one of the product's languages, or None."""
     return i18n.normalize_language_tag(text) or _language_names().get(fold_accents(text))
 
 
 @cache
 def _language_names() -> dict[str, str]:
-    """Return the tag of each language by its name in the product's languages, folded; `German` and `Deutsch` are de."""
+    """Return language tags by the languages' names in the product's languages, folded: `german`, `deutsch` are de."""
     names: dict[str, str] = {}
     for product_language in i18n.LANGUAGES:
         for code, name in Locale.parse(product_language).languages.items():
@@ -327,7 +327,7 @@ def _read_verified(row: dict[str, Any], data: dict[str, Any], cell: Any, target:
 
 
 def _read_reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    """Read the reason of a suppression. An unknown one gets a warning and becomes `manual`: no suppression is lost."""
+    """Read the reason of a suppression. An unknown one becomes `manual` with a warning: no suppression is lost."""
     status = normalize_word(cell)
     reason = STATES.get(status, status)
     if reason == "out":
@@ -358,9 +358,16 @@ _json = msgspec.json.Decoder()
 class RowAddress(Struct, array_like=True):
     """An address of a row, with its consent state in the file.
 
-    `key` is the normalized address. `suppression` is the reason or None. `consent` is `out` (the recipient opted out),
-    `no` (the row says no to messages), `off` (not subscribed), `in` (subscribed), `unstated` (the row says neither yes
-    nor no, and such rows are not opted in) or None (not in the row). Times are Unix milliseconds in the past.
+    `key` is the normalized address. `suppression` is the reason or None. `consent` is one of these:
+
+    - `out`: the recipient opted out
+    - `no`: the row says no to messages
+    - `off`: not subscribed
+    - `in`: subscribed
+    - `unstated`: the consent column says neither yes nor no, and such rows are not opted in
+    - None: the row has no consent column or value
+
+    Times are Unix milliseconds in the past.
     """
 
     kind: str
@@ -374,9 +381,9 @@ class RowAddress(Struct, array_like=True):
 
     @property
     def state(self) -> str | None:
-        """Return the state of the address for `contact_rows.decide_consent`, or None for an opt-in or no state.
+        """Return the state of the address for `contact_rows.decide_consent`: None for an opt-in or an unknown state.
 
-        A complaint takes precedence over the consent, and the consent over another suppression.
+        A complaint takes precedence over the consent, and the consent over any other suppression.
         """
         if self.suppression == "complaint":
             return self.suppression
@@ -404,7 +411,7 @@ def parse_email(text: Any) -> Address:
 def parse_past_time(cell: Any) -> int | None:
     """Parse an ISO 8601 time, in UTC unless it has an offset, and return Unix milliseconds.
 
-    Return None if the cell is not a time or is in the future: an error would lose the opt-out in the same row.
+    Return None if the cell is not a time or is in the future. An error would reject the row, and lose an opt-out in it.
     """
     try:
         moment = datetime.fromisoformat(str(cell).strip())

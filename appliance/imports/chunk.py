@@ -27,9 +27,9 @@ _SQL_BATCH = 500
 
 
 class NamedLists:
-    """The ids of the lists that rows of a chunk name.
+    """The ids of the lists that the rows of a chunk name.
 
-    The constructor creates the missing lists, unless `dry` is set.
+    The constructor creates missing lists, except in a dry run (`dry`).
     """
 
     def __init__(self, account_id: int, people: list[Person], dry: bool) -> None:
@@ -65,10 +65,10 @@ _decode = msgspec.json.decode
 class Outcome(NamedTuple):
     """The outcome of one line.
 
-    `result` is `created`, `updated`, `skipped` or `failed`. `kept_opt_outs` names what stays opted out or suppressed:
-    addresses, and lists as `list:<id>`. `warnings` are (field, value, reason) of values left out because of stored
-    data; warnings about unreadable values are in the staging file. `state` is the state of the contact after the chunk,
-    one of `results.CONTACT_STATES`, or None if the line wrote no contact.
+    `result` is `created`, `updated`, `skipped` or `failed`. `kept_opt_outs` lists the addresses that remain opted out
+    or suppressed, and as `list:<id>` the lists that the contact has left. `warnings` are (field, value, reason) of
+    values that were left out because of stored data; warnings about unreadable values are in the staging file. `state`
+    is the state of the contact after the chunk, one of `results.CONTACT_STATES`, or None if the line wrote no contact.
     """
 
     line: int
@@ -84,10 +84,10 @@ _SUPPRESSION_ACTORS = {"manual": "operator", "complaint": "recipient"}
 
 
 class _Repetitions:
-    """Records opt-outs and suppressions that are in force already when a chunk asks for them.
+    """Records opt-outs and suppressions of a chunk that are already in force.
 
-    Without this record, an undo of the earlier import that stored them would lift them, although this import asks for
-    them too. Those that this import stored itself, in this or an earlier chunk, are not recorded again.
+    Without this record, an undo of the earlier import that stored them would lift them, although this import states
+    them too. Those that this import itself stored, in this or an earlier chunk, are not recorded again.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class _Repetitions:
         """Record that the import repeats the opt-out of an address; do nothing if the address is not opted out.
 
         A new address may have the remembered opt-out of a deleted contact. Its repetition is recorded only as evidence,
-        which later rows and imports need (`contact_rows.find_refused_addresses`), because an undo deletes the address.
+        because an undo deletes the address. Later rows and imports need this evidence
+        (`contact_rows.find_refused_addresses`).
         """
         standing = channel.standing
         if self._dry or channel.is_repeated or standing.subscribed or standing.opt_out_at is None:
@@ -136,9 +137,10 @@ class _Repetitions:
 class Chunk:
     """A chunk of contacts, which the constructor applies; the results are in the attributes.
 
-    `memory` is given for a dry run and has the effects of the previous chunks; a dry run writes nothing and may run on
-    any thread. Without `memory`, call it in a write transaction. `people` are the rows of the chunk without the plain
-    people, who are `inserted` already (see `row_writer.insert_plain_people`) and only join the lists here.
+    `memory` is given for a dry run, and has the effects of the previous chunks; a dry run writes nothing and may run on
+    any thread. Without `memory`, call the constructor in a write transaction. `people` are the rows of the chunk
+    without the plain people; these are `inserted` already (`row_writer.insert_plain_people`), and are only added to the
+    lists here.
 
     Attributes: `outcomes` has one Outcome for each of `people`; `before` has the snapshot for an undo; `warned` is the
     number of created or updated lines with warnings.
@@ -174,7 +176,7 @@ class Chunk:
             )
 
     def _set_contact_states(self) -> None:
-        """Set the final state of the contact in the outcome of each line that created or updated one."""
+        """Set `state` in the outcome of each line that created or updated a contact to its contact's final state."""
         for index, outcome in enumerate(self.outcomes):
             if outcome.result in (CREATED, UPDATED) and outcome.contact_id is not None:
                 self.outcomes[index] = outcome._replace(state=self._describe_contact(outcome.contact_id))
@@ -254,7 +256,10 @@ class Chunk:
         return Outcome(person.line, UPDATED, contact_id, None, stored_addresses, left_out)
 
     def _remove_surplus(self, contact_id: int | None, row_addresses: list[RowAddress]) -> list[tuple[str, str, str]]:
-        """Remove the new addresses that exceed `MAX_ADDRESSES` of a contact (None: a new one), and return warnings."""
+        """Remove new addresses beyond a contact's `MAX_ADDRESSES`, and return a warning for each.
+
+        `contact_id` is None for a new contact. A warning is (field, value, reason).
+        """
         room = MAX_ADDRESSES - (0 if contact_id is None else len(self.existing.addresses_of(contact_id)))
         new_addresses = [
             address for address in row_addresses if (address.kind, address.key) not in self.existing.channels
@@ -267,8 +272,8 @@ class Chunk:
     def _is_another_person(self, contact_id: int, person: Person) -> bool:
         """Return whether a row that has only a phone number is about a person other than the contact with that number.
 
-        The row is about another person if the contact has an email address, and the email address of the row is invalid
-        or the last names differ: several people may share the phone number of an office or household.
+        It is if the contact has an email address and either the row's email address is invalid or the last names
+        differ. Several people may share the phone number of an office or household.
         """
         if not self.existing.has_email(contact_id):
             return False
@@ -303,7 +308,7 @@ class Chunk:
 
     def _apply_addresses(self, contact_id: int, person: Person, row_addresses: list[RowAddress]) -> list[str]:
         file_consent = row_addresses[0].consent
-        # A row that says nothing leaves what an earlier row of the contact says.
+        # A row without a consent state does not change the state that an earlier row of the contact has set.
         if file_consent not in (None, "unstated") or contact_id not in self._file_consents:
             self._file_consents[contact_id] = file_consent
         return [address.value for address in row_addresses if self._apply_address(contact_id, person.line, address)]
@@ -311,7 +316,7 @@ class Chunk:
     def _apply_address(self, contact_id: int, line: int, address: RowAddress) -> bool:
         """Apply the suppression and consent of a row to one address, which is added if it is new.
 
-        Return whether the address keeps an opt-out or a suppression although the import opts in.
+        Return whether the address remains opted out or suppressed although the import opts in.
         """
         key = (address.kind, address.key)
         channel = self.existing.channels.get(key)
@@ -513,7 +518,7 @@ class SuppressionChunk:
 
 
 def _status_rank(channel: ChannelState) -> int:
-    """Return the rank of an address: of several addresses of a contact, the highest one decides about its state.
+    """Return the rank of an address: the contact has the state of its address with the highest rank.
 
     The order is that of `ContactQuery.status`.
     """

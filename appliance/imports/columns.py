@@ -1,10 +1,11 @@
 """Guess the targets of columns from their names, recognize exports of other products, and convert columns of dates.
 
 A single date such as `03/04/2026` is ambiguous, so the order of day and month is derived from all values of its column.
-Dates are converted to ISO 8601, which segments, merge tags and flows understand. Ambiguous dates stay text unless the
-user chooses an order. A year of two digits is the last one that does not make the date lie in the future: most dates in
-files of contacts are birthdays and dates of sign-ups or purchases. In November 2026, `31.12.79` is in 1979, `01.02.26`
-in 2026 and `31.12.26` in 1926.
+Dates are converted to ISO 8601, which segments, merge tags and flows understand. If the order remains ambiguous, the
+dates stay text unless the user chooses an order.
+
+A year of two digits means the latest year in which the date is not in the future, because most dates of contacts are
+birthdays, sign-ups or purchases. In November 2026, `31.12.79` is in 1979, `01.02.26` in 2026 and `31.12.26` in 1926.
 """
 
 import re
@@ -35,7 +36,7 @@ _NAMES = {
              "telephone_portable tel_portable numero_de_telephone movil celular telefono_movil numero_de_telefono "
              "cellulare numero_di_telefono telefone numero_de_telefone telefoon telefoonnummer mobiel mobiel_nummer "
              "numer_telefonu telefon_komorkowy komorka 電話番号 電話 携帯電話",
-    # Headings with the last name first, such as `Nom et prénom`, are not full names: their values rarely have a comma.
+    # Headings such as `Nom et prénom` (last name first) are not full names, because their values rarely have a comma.
     "name": "name full_name fullname complete_name contact_name customer_name your_name name_surname "
             "name_and_surname first_and_last_name vor_und_nachname vor_u_nachname vor_nachname vorname_und_nachname "
             "vorname_u_nachname vorname_nachname vor_und_zuname vor_zuname vorname_und_name vorname_name "
@@ -97,8 +98,8 @@ _REPEATABLE = ("phone", "tags", "unsubscribed", "bounced")
 class Product(NamedTuple):
     """An export format of a product.
 
-    `needs` has the names of the columns that identify it, and `map` the targets of columns by name. The names are as
-    `_join_words` returns them. The target "" skips a column.
+    `needs` are the names of the columns that identify it, and `map` has the targets of columns by name. The names are
+    in the form that `_join_words` returns. The target "" skips a column.
     """
 
     name: str
@@ -112,7 +113,7 @@ def _product(name: str, required_columns: str, left_out: str = "", **targets: st
 
 
 OWN_EXPORT = "campanero"
-# The names under which these targets are recognised only in our own export
+# Columns of our own export. Under these names, the targets are recognised in our own export only.
 _ROUND_TRIP = ("opt_in_at", "opt_out_at", "channels", "lists")
 PRODUCTS = (
     _product(OWN_EXPORT, "id uuid subscribed_email subscribed_phone channels lists data",
@@ -187,9 +188,10 @@ def _guess_target(name: str, product: Product | None) -> str:
 
 
 def _guess_loosely(name: str) -> str | None:
-    """Return the target of a name without its remark in brackets and for all its alternatives, or None.
+    """Return the target of a column name in which remarks in brackets and alternatives are allowed, or None.
 
-    `Newsletter (Y/N)` is read as `Newsletter`, and `Mobile / Tel` is a phone number because both words are.
+    `Newsletter (Y/N)` is read as `Newsletter`. `Mobile / Tel` is a phone number, because both alternatives have that
+    target.
     """
     plain = name.partition("(")[0].partition("[")[0]
     if plain == name and "/" not in name:
@@ -257,7 +259,7 @@ _MONTHS = (
 
 
 def _month(name: str) -> int | None:
-    """Return the month (1 to 12) of a name or its beginning in seven languages; None if no month or several match."""
+    """Return the month (1 to 12) of a full or shortened name in seven languages; None if no or several match."""
     folded = "".join(c for c in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(c))
     months = {
         number
@@ -268,9 +270,9 @@ def _month(name: str) -> int | None:
 
 
 class ParsedDate(NamedTuple):
-    """A date in ISO 8601, read with the day first and with the month first; None where it is not a valid date.
+    """A date in ISO 8601, once with the day first and once with the month first; None where that is not a valid date.
 
-    `has_dots` means that the numbers are separated by dots, as in `31.12.1985`.
+    `has_dots` says that the numbers are separated by dots, as in `31.12.1985`.
     """
 
     day_first: str | None
@@ -284,7 +286,7 @@ class ParsedDate(NamedTuple):
 
 
 def parse_date(text: str) -> ParsedDate | None:
-    """Parse a date with or without a time in one of the usual notations; return None if the text is not a date."""
+    """Parse a date, with or without a time, in a common notation; return None if the text is not a date."""
     text = text.strip()
     if not 6 <= len(text) <= _MAX_DATE_CHARACTERS or not any(character.isdecimal() for character in text):
         return None
@@ -330,7 +332,7 @@ def _iso_day(year: str, month: int, day: int, suffix: str) -> str | None:
 
 
 def _past_date(year: int, month: int, day: int) -> date:
-    """Return the last date with a year of two digits that is not in the future; raises ValueError."""
+    """Return the latest date with this two-digit year that is not in the future; raises ValueError if there is none."""
     # The last day that has begun in any time zone
     today = datetime.fromtimestamp(clock.now() + 14 * 3600, UTC).date()
     parsed = date(today.year // 100 * 100 + year, month, day)
@@ -338,7 +340,7 @@ def _past_date(year: int, month: int, day: int) -> date:
 
 
 def _iso_time(groups: dict[str, str | None]) -> str | None:
-    """Return time and offset as the end of an ISO 8601 text, "" if there is no time, or None if the time is invalid."""
+    """Return a time with its offset as the end of an ISO 8601 text, "" for no time, or None for an invalid time."""
     if groups["hour"] is None or groups["minute"] is None:
         return ""
     hour, day_half = int(groups["hour"]), (groups["half"] or "").replace(".", "")
@@ -366,7 +368,7 @@ class DateColumn:
         self._day_first = self._month_first = self._either = self._has_dots = False
 
     def add(self, text: str) -> bool:
-        """Add a value that is not empty, and return whether the column may still be a column of dates."""
+        """Add a non-empty value, and return whether the column may still be one of dates."""
         parsed = parse_date(text)
         self._filled += 1
         if parsed is not None:

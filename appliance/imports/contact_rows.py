@@ -2,7 +2,7 @@
 
 The consent rules of imports are the line "Import" of the table "Who lifts what" (docs/decisions.md#9). `decide_consent`
 applies the rules of `audience.consent` to values instead of database rows, which is fast enough for a million
-addresses; a test compares the two.
+addresses; a test compares the results of both.
 """
 
 from collections import defaultdict
@@ -32,8 +32,8 @@ class ConsentState(NamedTuple):
 class ConsentChange(NamedTuple):
     """The decision about the consent of an address.
 
-    `standing` is the new state. `act` is the act to record, by the actor `by`, or None if the state is unchanged.
-    `keeps_objection` means that an opt-out or a suppression remains although the import opts in.
+    `standing` is the new consent state. `act` is the act to record, by the actor `by`, or None if the state is
+    unchanged. `keeps_objection` says that an opt-out or a suppression remains although the import opts in.
     """
 
     standing: ConsentState
@@ -58,10 +58,10 @@ def decide_consent(
     """Return the consent change of an address.
 
     `standing` is its stored state. `state` is its state in the file: `out`, `no`, `off` or `unstated` as in
-    `cells.RowAddress`, a suppression reason, or None for subscribed or not given. `opt_in` is the option of the import.
-    `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds); `now` replaces a time that is
-    None. `keeps_opt_out` means that the opt-in must not lift an opt-out by an operator either, because a file stated it
-    and this row does not say yes.
+    `cells.RowAddress`, a suppression reason, or None if it is subscribed or has no state. `opt_in` is the option of the
+    import. `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds); `now` is used for a
+    time that is None. With `keeps_opt_out`, an opt-in does not lift even an opt-out by an operator, because a file
+    stated it and this row does not say yes.
     """
     joined_at, left_at = (at or now for at in times)
     if state in ("out", "complaint"):
@@ -95,7 +95,7 @@ _SQL_BATCH = 500
 
 
 class ContactFields(NamedTuple):
-    """The columns of a contact that an import writes. `data` is JSON. `new` is true until the contact is stored."""
+    """The columns of a contact that an import writes. `data` is JSON. `new` says that the contact is not stored yet."""
 
     first_name: str | None
     last_name: str | None
@@ -110,8 +110,8 @@ class ContactFields(NamedTuple):
 class ChannelState:
     """An address of a contact, with its state before the chunk (`original`, `verified_before`) and after it.
 
-    `id` is None for a new address. `touched` means that the address is new or changed. `is_repeated` means that the
-    opt-out was requested again since the address was last changed. `is_refused` means that the file of an import
+    `id` is None for a new address. `touched` says that the address is new or changed. `is_repeated` says that the
+    opt-out was requested again after the last change of the address. `is_refused` says that the file of an import
     stated the opt-out, so that only a row that says yes lifts it.
     """
 
@@ -131,13 +131,13 @@ class ChannelState:
         self.touched = number is None
 
     def change(self, standing: ConsentState, verified_at: int | None) -> None:
-        """Set the consent state and the time of verification, and mark the address as touched if one differs."""
+        """Set the consent state and the time of verification, and mark the address as touched if either differs."""
         if standing != self.standing or verified_at != self.verified_at:
             self.standing, self.verified_at, self.touched = standing, verified_at, True
 
 
 def _select_in(sql: str, fixed: tuple[Any, ...], values: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement for any number of values, which SQLite gets in batches of `_SQL_BATCH`.
+    """Return the rows of a statement for any number of values, passed to SQLite in batches of `_SQL_BATCH`.
 
     `sql` has `{}` in place of the values, after the parameters `fixed`.
     """
@@ -157,9 +157,10 @@ _EVIDENCE_SQL = (
 
 
 def find_refused_addresses(evidence: Iterable[tuple[Any, ...]]) -> set[tuple[str, bytes]]:
-    """Return (kind, hash) of the addresses whose opt-out an import stated, unless it was lifted or undone since.
+    """Return (kind, hash) of the addresses whose opt-out the file of an import stated, and that still counts.
 
-    `evidence` has rows (id, kind, hash, act, import id or None), ordered by id.
+    It no longer counts if it was lifted, or if the import was undone. `evidence` has rows (id, kind, hash, act, import
+    id or None), ordered by id.
     """
     refusing: dict[tuple[str, bytes], set[int]] = defaultdict(set)
     # The imports whose opt-out an import lifted, by address and import, because its undo restores the opt-out
@@ -181,7 +182,7 @@ def find_refused_addresses(evidence: Iterable[tuple[Any, ...]]) -> set[tuple[str
 class DryRunState:
     """The effects of the previous chunks of a dry run, which writes nothing to the database.
 
-    These are the contacts that later rows may name, with their addresses, and all suppression reasons by (kind, hash).
+    It has the contacts that later rows may name, with their addresses, and all suppression reasons by (kind, hash).
     """
 
     def __init__(self) -> None:
@@ -192,7 +193,7 @@ class DryRunState:
         self.reasons: dict[tuple[str, bytes], set[str]] = {}
 
     def remember(self, contacts: "ExistingContacts", contact_ids: Iterable[int]) -> None:
-        """Store the state of some contacts after a chunk, and the last id that was given to a new contact."""
+        """Store the state of some contacts after a chunk, and the last id that a new contact got."""
         self.last_id = contacts.last_id()
         for contact_id in contact_ids:
             self.contacts[contact_id] = contacts.contacts[contact_id]
@@ -203,7 +204,8 @@ class DryRunState:
 class ExistingContacts:
     """The contacts, channels, suppressions and remembered opt-outs of the addresses of a chunk.
 
-    They are loaded in the constructor and updated as the chunk is applied. A key is (kind, normalized address).
+    Remembered opt-outs are those of deleted contacts. The constructor loads all, and they are updated as the chunk is
+    applied. A key is (kind, normalized address).
     """
 
     def __init__(self, account_id: int, people: list[Person], memory: DryRunState | None = None) -> None:
@@ -214,7 +216,7 @@ class ExistingContacts:
         self.updated_at: dict[int, int] = {}
         self.opt_outs: dict[tuple[str, bytes], tuple[str, int]] = {}
         self._reasons: dict[tuple[str, bytes], set[str]] = {}
-        # The suppressions that were stored by imports and not asked for again since, as (kind, hash, reason)
+        # The suppressions that imports stored and nothing repeated since, as (kind, hash, reason).
         self.of_imports: set[tuple[str, bytes, str]] = set()
         self._of_contact: dict[int, list[tuple[tuple[str, str], ChannelState]]] = defaultdict(list)
         self._hashes: dict[tuple[str, str], bytes] = {}
@@ -305,7 +307,7 @@ class ExistingContacts:
             return set()
         evidence = _select_in(_EVIDENCE_SQL.format("contact_id IN ({})"), (self.account_id,),
                               {channel.contact_id for channel in channels.values()})  # fmt: skip
-        # The evidence about a deleted contact has no contact, and its opt-out is that of a new contact.
+        # Evidence about a deleted contact has no contact id. Its opt-out counts for a new contact with the address.
         evidence += _select_in(_EVIDENCE_SQL.format("contact_id IS NULL AND address_hash IN ({})"), (self.account_id,),
                                {hashed for _, hashed in hashes})  # fmt: skip
         refused = find_refused_addresses(sorted(evidence)) & hashes
@@ -337,7 +339,7 @@ class ExistingContacts:
         return self._reasons.get((kind, hashed), frozenset())
 
     def suppress(self, kind: str, hashed: bytes, reason: str) -> None:
-        """Add a suppression to this chunk, and in a dry run also for the following chunks."""
+        """Add a suppression to the state of this chunk, and in a dry run also to that of the following chunks."""
         self._reasons.setdefault((kind, hashed), set()).add(reason)
         if self._remembered is not None:
             self._remembered.setdefault((kind, hashed), set()).add(reason)
@@ -358,7 +360,7 @@ class ExistingContacts:
         return [channel for channel in self.channels.values() if channel.touched]
 
     def next_id(self) -> int:
-        """Return an id for a new contact. In a write transaction, no other thread can take it before the end."""
+        """Return an id for a new contact. In a write transaction, no other thread can use the same id."""
         if self._last_id is None:
             self._last_id = storage_sql.last_id("contact")
         self._last_id += 1
@@ -369,7 +371,7 @@ class ExistingContacts:
         return self._last_id
 
     def of_list(self, list_id: int, contact_ids: list[int | None]) -> tuple[str | None, set[int], set[int]]:
-        """Return the name of a list, which of `contact_ids` are members, and which have left it themselves.
+        """Return the name of a list, which of `contact_ids` are its members, and which have left it themselves.
 
         The name is None if the list does not exist or mirrors a segment.
         """

@@ -1,11 +1,12 @@
 """Detect columns of full names, and of numbers and amounts such as `1.234,50 €`, and convert their values.
 
-Full names are split into first and last name by the rules below. For numbers, a single value such as `1.234` is
-ambiguous: it is 1234 with a decimal comma, and 1.234 with a decimal point. So the decimal mark is derived from all
-values of the column, else from the other columns of the file, else from its country. If none of these shows it, the
-values stay as they are until the user chooses a mark. Values with leading zeros, such as postcodes and customer
-numbers, are not numbers, and neither are phone numbers. One such value makes all values of its column texts, so that
-the postcode 52090 is not shown or compared as a number because it has no zero.
+Full names are split into first and last name by the rules below. A single number such as `1.234` is ambiguous: it is
+1234 with a decimal comma, and 1.234 with a decimal point. So the decimal mark is derived from all values of the column,
+else from the other columns of the file, else from the country. If none of these shows it, the values stay text until
+the user chooses a mark.
+
+Values with leading zeros, such as postcodes and customer numbers, are not numbers, and neither are phone numbers. One
+such value makes the whole column text, so that the postcode 52090 is not treated as a number beside 01067.
 """
 
 import re
@@ -16,12 +17,11 @@ from typing import Literal, NamedTuple
 from appliance.core.i18n import gettext_noop
 
 # The rules for full names, in order:
-#
 # - A comma separates the last name from the first: `Kühn, Grace`. A part that has only titles or degrees is neither:
 #   `Kurz, Max, MBA`.
-# - Titles and forms of address at the start (`Herr Prof. Dr. med.`) are neither first nor last name. A greeting with
-#   the first name must not say "Hello Dr.", and contacts are sorted, searched and compared by the last name. They are
-#   returned apart, so that nothing of the cell is lost.
+# - Titles and forms of address at the start (`Herr Prof. Dr. med.`) belong to neither name. A greeting with the first
+#   name must not say "Hello Dr.", and contacts are sorted, searched and compared by the last name. Titles are returned
+#   separately, so that nothing of the cell is lost.
 # - A single word after a title is a last name: `Frau Weiß`.
 # - A particle (`van der`, `de`) begins the last name. At the start of a name it does so only in lower case or before
 #   another particle, because `Van` and `Di` are also first names.
@@ -106,7 +106,7 @@ def _has_only(part: str, words: Iterable[str]) -> bool:
 
 
 def _take_titles(text: str) -> tuple[str, str]:
-    """Return the titles at the start of a text, and the rest."""
+    """Return (titles at the start of a text, rest of the text)."""
     position = 0
     while match := _TITLE.match(text, position) or (_AFTER_TITLE.match(text, position) if position else None):
         position = match.end()
@@ -114,7 +114,7 @@ def _take_titles(text: str) -> tuple[str, str]:
 
 
 def _take_last_particles(first: str) -> tuple[str, str]:
-    """Return a first name without the particles at its end, and these: `Ludwig van` of `Beethoven, Ludwig van`."""
+    """Return (first name, particles at its end), as `van` is the last name's in `Beethoven, Ludwig van`."""
     words = first.split(" ")
     end = len(words)
     while end > 1 and words[end - 1] in _PARTICLES:
@@ -182,8 +182,8 @@ def _has_many_words(name: str) -> bool:
 
 DecimalMark = Literal[",", "."]
 
-# The decimal mark of a column. `clear`: it does not matter for any value. `ambiguous`: no value shows it. `mixed`: some
-# values have a comma and others a point.
+# What the values of a column show about its decimal mark. `clear`: each value means the same with both marks.
+# `ambiguous`: no value shows the mark. `mixed`: some values have a comma and others a point.
 NumberFormat = Literal["clear", ",", ".", "ambiguous", "mixed"]
 
 # A column is no longer read if, from this number of values on, fewer than half of the values so far are numbers.
@@ -203,10 +203,10 @@ _AMOUNT = re.compile(
     rf"(?:(?P<mark>[.,])(?P<decimals>\d{{1,9}}|[-–—]{{1,2}}))?[{_SPACES}]*(?P<after>{_CURRENCY}?)",
     re.ASCII,
 )
-# The form of numbers in `cells.parse_typed`
+# Numbers as `cells.parse_typed` reads them.
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?")
 
-# The countries with a decimal point, by the official languages in Unicode CLDR 45. All others have a comma or both.
+# The countries with a decimal point, by their official languages in Unicode CLDR 45. All others use a comma, or both.
 _POINT_COUNTRY_CODES = """
     AE AG AI AS AU BB BD BH BM BS BT BW BZ CC CH CK CN CU CX DG DM DO EG EH ER FJ FK FM GB GD GG GH GI GM GS GT GU GY
     HK HN IE IL IM IN IO IQ IR JE JM JO JP KE KH KI KN KP KR KW KY LC LI LK LR LS MH MM MN MP MS MT MV MW MX MY NA NF
@@ -237,7 +237,7 @@ class Amount(NamedTuple):
 
 
 def find_country_mark(country: str | None, delimiter: str | None) -> DecimalMark | None:
-    """Return the decimal mark of a country in files with a delimiter between their columns, or None if it is unknown.
+    """Return the decimal mark of a country for files with this column delimiter, or None if it is unknown.
 
     Spreadsheets write a decimal comma only into files whose delimiter is not a comma.
     """
@@ -287,8 +287,8 @@ class NumberColumn:
     """The values of a column, from which `get_format` detects whether all are numbers, and with which decimal mark.
 
     `example` is the longest value that shows the number format. `exception_examples` are the first different values
-    that are not numbers. `has_leading_zeros` says that a value is like 08805. With `is_forced`, values that are not
-    numbers do not matter.
+    that are not numbers. `has_leading_zeros` says that there is a value such as 08805. With `is_forced`, the user has
+    chosen numbers, so other values do not make the column text.
     """
 
     def __init__(self, is_forced: bool = False) -> None:
@@ -300,7 +300,7 @@ class NumberColumn:
         self.has_leading_zeros = False
 
     def add(self, text: str) -> bool:
-        """Add a value that is not empty, and return whether the column may still be a column of numbers."""
+        """Add a non-empty value, and return whether the column may still be one of numbers."""
         if self._numbers and text.isdecimal() and text.isascii() and text[0] != "0" and len(text) <= _MAX_DIGITS:
             self._numbers += 1
             return True

@@ -32,7 +32,7 @@ from appliance.storage.transactions import require_write_transaction
 logger = logging.getLogger("campanero.imports")
 
 _BLOCK = 1_048_576
-# Blocks of a file overlap by more bytes than the longest address has in any encoding.
+# A file is searched in blocks that overlap by more bytes than the longest address has in any encoding.
 _OVERLAP = 2048
 _CHUNK_BATCH = 50
 _MAX_TRUNCATIONS = 6  # each waits up to ten seconds for readers
@@ -55,7 +55,7 @@ class ErasedPerson(NamedTuple):
         return sorted({addresses.lowercase(text) for _, key, value in self.addresses for text in (key, value)})
 
     def finder(self) -> Callable[[bytes], bool]:
-        """Return a predicate that is true for bytes that contain one of the addresses.
+        """Return a function that returns whether some bytes contain one of the addresses.
 
         The bytes may be UTF-8, UTF-16 or Windows-1252, and their ASCII letters must be in lower case.
         """
@@ -77,7 +77,7 @@ class ErasedPerson(NamedTuple):
 
 
 def _letter_pattern(char: str, encoding: str) -> bytes:
-    """Return a pattern for a letter in both cases, and composed and decomposed (Unicode NFC and NFD).
+    """Return a pattern for a letter in both cases, composed and decomposed (Unicode NFC and NFD).
 
     It is needed because `bytes.lower` changes only ASCII letters.
     """

@@ -1,7 +1,7 @@
 """Preview an uploaded file of contacts or suppressions, and write its staging file.
 
-`record_reader.py` reads the lines and records of the file.
-A large file is read in a child process (see `main`), because reading keeps a processor busy.
+`record_reader.py` reads the lines and records of the file. A large file is read in a child process (see `main`),
+because reading needs a whole processor.
 """
 
 import csv
@@ -41,14 +41,14 @@ from appliance.imports.staging import StagingWriter
 MAX_ROWS = 1_000_000
 # If none of this many rows at the start of a file can be read, reading ends with an error.
 MAX_UNREADABLE_ROWS = 100_000
-# The maximum number of rows with nothing in their cells. A spreadsheet may write all its 1,048,576 rows.
+# The maximum number of empty rows. A spreadsheet may write all its 1,048,576 rows.
 MAX_EMPTY_ROWS = 1_100_000
 _REPORT_SECONDS = 0.3
 _SAMPLES = 3
 # The first bytes of an XLSX and an XLS workbook
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _PREVIEW_LINES = 20
-# The row of column names is searched in this many lines, because titles and remarks may precede it.
+# The row of column names is one of this many first lines, because titles and remarks may precede it.
 _MAX_TITLE_LINES = 10
 # Targets, in addition to custom data, of columns whose order of dates is detected
 _DATED_TARGETS = ("opt_in_at", "opt_out_at", "unsubscribed", "bounced", "subscribed_email", "subscribed_phone")
@@ -71,7 +71,7 @@ class StagingTask(Struct):
     decimal_mark: DecimalMark | None = None
     # Types by column name, for columns whose type is not detected
     column_types: dict[str, Literal["text", "number"]] = {}
-    # Whether rows that say neither yes nor no to consent are opted in like others
+    # Whether rows whose consent is neither yes nor no are opted in as well
     opt_in_unstated: bool = True
 
 
@@ -79,7 +79,7 @@ class FilePreview(NamedTuple):
     """The format, columns and samples of a file, from its first lines.
 
     `format` is `csv` or `jsonl`. `skip` is the length of the byte order mark in bytes. `delimiter` is None for JSON
-    lines. `headed` is whether the file has a row of column names; otherwise `names` are made up. `rows` has the cells
+    lines. `headed` says that the file has a row of column names; otherwise `names` are generated. `rows` has the cells
     of the first rows, and `samples` the cells of a few of them.
     """
 
@@ -152,7 +152,7 @@ def preview_file(path: Path) -> FilePreview:
 
 
 def _choose_samples(rows: list[list[str]]) -> list[list[str]]:
-    """Return up to `_SAMPLES` rows in file order that together fill most columns, with the most different values.
+    """Return up to `_SAMPLES` rows in file order that together fill as many columns as possible, with various values.
 
     Placeholders such as `n/a` count as empty.
     """
@@ -182,8 +182,8 @@ def _is_separator(line: str) -> bool:
 def _find_header(lines: list[str], start: int, separator: str | None) -> int:
     """Return the index of the line with the column names.
 
-    It is the first of `_MAX_TITLE_LINES` that names a column of addresses. If there is none, or an address precedes it,
-    it is line `start`. `separator` is the delimiter, or None to guess it.
+    It is the first of `_MAX_TITLE_LINES` lines that names a column of addresses. If there is none, or if a line with an
+    address precedes it, it is the line `start`. `separator` is the delimiter, or None to guess it.
     """
     for index, line in enumerate(lines[start : start + _MAX_TITLE_LINES], start):
         if not line.strip() or isinstance(line, OverlongLine):
@@ -232,8 +232,8 @@ def _sample_text(value: Any) -> str:
 def assign_targets(preview: FilePreview, resource: str, mapping: dict[str, str | None]) -> list[str]:
     """Return the target field of each column: the one in `mapping`, else a guess, else "" (skip).
 
-    `mapping` is by column name; None or "" skips a column. Guesses use the column names; a column with the name of
-    last names that contains full names becomes `name`. A guess is dropped if `mapping` assigns its field to another
+    `mapping` is by column name; None or "" skips a column. Guesses use the column names, but a column of last names
+    whose values are full names gets the target `name`. A guess is dropped if `mapping` assigns its field to another
     column, unless it is a custom field.
     """
     names = preview.names
@@ -367,10 +367,10 @@ _NO_COLUMN_NAMES = gettext_stored("the row of column names cannot be read: %(rea
 def _read_rows(
     path: Path, preview: FilePreview, on_block: Callable[[], None], on_utf8_line: Callable[[int], None] | None = None
 ) -> Iterator[Record]:
-    """Yield the records of a file without its empty rows, because spreadsheets write such rows below the last one.
+    """Yield the records of a file without its empty rows, which spreadsheets write below the last one.
 
-    Raises UnreadableFile if the first `MAX_UNREADABLE_ROWS` are empty or invalid. After `MAX_EMPTY_ROWS` empty rows a
-    record with a fault is the last one.
+    Raises UnreadableFile if the first `MAX_UNREADABLE_ROWS` rows are empty or invalid. After `MAX_EMPTY_ROWS` empty
+    rows, the last record has a fault that says so.
     """
     empty_count = fault_count = 0
     has_readable_row = False
@@ -453,7 +453,7 @@ def _read_formats(
 
 
 def _row_start(cells: Any, delimiter: str | None) -> str:
-    """Return the first `MAX_SHOWN_CHARACTERS` of a record as the file has it."""
+    """Return the first `MAX_SHOWN_CHARACTERS` characters of a record as they are in the file."""
     if delimiter is None:
         return msgspec.json.encode(cells).decode()[:MAX_SHOWN_CHARACTERS]
     text = io.StringIO()

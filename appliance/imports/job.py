@@ -45,9 +45,9 @@ _CHUNK_CLASSES: dict[str, Any] = {"contacts": Chunk, "suppressions": Suppression
 
 
 class ChunkRange(NamedTuple):
-    """The positions (after, last] of a chunk in the staging file, and its plain people.
+    """The positions (after, last] of a chunk in the staging file, and the contacts of its plain people.
 
-    The plain people have the `inserted_count` contact ids from `first_id` on.
+    These contacts have the `inserted_count` ids from `first_id` on.
     """
 
     after: int
@@ -61,7 +61,7 @@ class Cancelled(Exception):
 
 
 def build_plan(job: Import) -> ImportPlan:
-    """Return the plan of an import, which holds its options in the form that chunks need."""
+    """Return the options of an import in the form that chunks need."""
     options = store.get_options(job)
     return ImportPlan(
         job.id, job.filename, job.account_id, job.actor, options.consent_source, tuple(dict.fromkeys(options.list_ids)),
@@ -121,12 +121,11 @@ def record_staged(import_id: int, total: int, failed: int, formats: dict[str, di
 
 
 def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> None:
-    """Apply the rows at the positions (after, last] of the attached staging file; raises Cancelled.
-
-    Raises Conflict (`account_limit`) if the account has no room for another contact; a chunk may exceed the limit.
+    """Apply the rows at the positions (after, last] of the attached staging file.
 
     The outcomes and the progress of the import are stored in the same transaction. The states of contacts are added to
-    `arriving`.
+    `arriving`. Raises Cancelled, or Conflict (`account_limit`) if the account has no room for another contact; a chunk
+    that begins below the limit may exceed it.
     """
     require_write_transaction()
     _raise_if_cancelled(plan.import_id)
@@ -251,8 +250,8 @@ def finish_import(import_id: int, status: str, error: str | None = None) -> None
 log = logging.getLogger("campanero.imports")
 
 _MAX_CHUNK_ROWS, _MIN_CHUNK_ROWS = 1000, 25
-# The processor time that a chunk should take. A chunk costs this share of its wall-clock time if that is more: on a
-# busy machine most of it is spent waiting, and smaller chunks would only write the same pages more often.
+# The processor time that a chunk should take. If this share of its wall-clock time is more, that counts instead: on a
+# busy machine most of the time is spent waiting, and smaller chunks would only write the same pages more often.
 _CHUNK_SECONDS, _MIN_SHARE_OF_CLOCK = 0.02, 1 / 4
 # The first chunk is small, because it is unknown how long its rows take.
 _FIRST_CHUNK_ROWS = 100
@@ -268,7 +267,7 @@ _POLL_SECONDS = 0.1
 _MIN_FILE_AGE_SECONDS = 3600
 
 
-# The steps of an import: after each of them it yields whether it only waits for its child process.
+# The steps of an import. After each step the generator yields whether the import only waits for its child process.
 _Steps = Generator[bool, None, None]
 
 
@@ -283,7 +282,7 @@ class Importer:
     """The import worker; each process has one. Set `stopping` to stop it after the current chunk.
 
     It has one thread, because there is one writer, and works on one import of each account at a time, in turns of
-    `_TURN_SECONDS`. The next turn goes to the account that was served least recently. While an import waits for the
+    `_TURN_SECONDS`. The next turn goes to the account whose last turn is the longest ago. While an import waits for the
     child process that reads its file, the others continue.
     """
 
@@ -321,12 +320,13 @@ class Importer:
         return self._last_turns.get(account_id, 0)
 
     def _open_next(self) -> None:
-        """Open the next import of each account that has none open.
+        """Open the next import of each account that has no open import.
 
-        Of imports larger than `_MAX_IN_PROCESS_BYTES`, at most `_MAX_LARGE_IMPORTS` of all accounts are open at a time;
-        undoing an import does not count.
+        At most `_MAX_LARGE_IMPORTS` imports of more than `_MAX_IN_PROCESS_BYTES` are open at a time, in all accounts
+        together; undoing an import does not count.
         """
-        # SQLite takes the other columns from the row with the minimum: one in progress first, then the oldest.
+        # With min(), SQLite returns the other columns of the row with the minimum: one in progress first, then the
+        # oldest.
         next_rows = rows(
             "SELECT account_id, id, phase IS NOT 'undoing' AND bytes > ?, min((status = 'pending') * (1 << 60) + id) "
             "FROM import WHERE status = 'processing' OR phase = 'undoing' OR status = 'pending' GROUP BY account_id",
@@ -457,7 +457,10 @@ def _next_size(seconds: float, row_count: int) -> int:
 
 
 def _apply_timed(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> float:
-    """Apply a chunk and return what it cost: its processor seconds, or its share of the wall-clock seconds."""
+    """Apply a chunk and return its cost in seconds.
+
+    That is its processor time, or `_MIN_SHARE_OF_CLOCK` of the wall-clock time if that is more.
+    """
     started_at, cpu_started_at = time.perf_counter(), time.thread_time()
     apply_chunk(plan, resource, after, last, arriving)
     return max(time.thread_time() - cpu_started_at, (time.perf_counter() - started_at) * _MIN_SHARE_OF_CLOCK)

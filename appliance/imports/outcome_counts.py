@@ -6,7 +6,7 @@ from appliance.storage.models import Import
 
 
 def strip_sms(state: str) -> str:
-    """Return an `Outcome.state` without the mark that the contact is also subscribed to SMS."""
+    """Return an `Outcome.state` without the suffix that says that the contact is also subscribed to SMS."""
     return state.removesuffix("+sms")
 
 
@@ -46,7 +46,7 @@ def count_page_states(job: Import) -> dict[str, int]:
 
 
 def count_repeated(job: Import) -> int:
-    """Return the number of rows with the contact of an earlier row of the same file.
+    """Return the number of rows whose contact also has an earlier row in the file.
 
     `created` and `updated` count rows, but `arriving` counts each contact once.
     """

@@ -1,4 +1,4 @@
-"""People of an imported file: `PersonReader` turns a record into a `Person`, with the addresses that it has.
+"""Turn the records of an imported file into `Person` rows with their addresses (`PersonReader`).
 
 A row without a valid address is rejected; most other invalid values are left out with a warning.
 """
@@ -55,10 +55,10 @@ _decode_warnings = msgspec.json.Decoder(list[tuple[str, str, str]]).decode
 class Person(NamedTuple):
     """A valid row of a file of contacts or suppressions, as stored in the staging file.
 
-    `kind` to `hash` are the identifying address: the email address, else the phone number, else the first of the column
-    `channels`. `suppression` to `opt_out_at` are the state of that address, as in `RowAddress`. `phone_country` is the
-    country of the phone number. `data` is custom data as JSON, `more` a JSON list of the other addresses (as
-    `RowAddress`), and `lists` a JSON list of names.
+    The fields `kind` to `hash` are the identifying address: the email address, else the phone number, else the first
+    address in the column `channels`. The fields `suppression` to `opt_out_at` are the state of that address, as in
+    `RowAddress`. `phone_country` is the country of the phone number. `data` is custom data as JSON, `more` a JSON list
+    of the other addresses (as `RowAddress`), and `lists` a JSON list of names.
     """
 
     line: int
@@ -107,15 +107,15 @@ def decode_warnings(warnings_json: str | None) -> list[tuple[str, str, str]]:
 
 
 class PersonReader:
-    """A reader that turns records into people, by the targets of the columns.
+    """A reader that turns records into `Person` rows, by the targets of the columns.
 
     `names` and `targets` are the names and target fields of the columns, in order. `country` is the default country of
-    phone numbers. By column index, `written` has the date formats and `numbers` the number formats; `texts` has the
-    indexes of columns whose values stay text. `is_own` means that the file is our own export, which has no placeholders
-    for empty values: a dash is a name there.
+    phone numbers. `written` has the date formats and `numbers` the number formats, both by column index; `texts` has
+    the indexes of columns whose values stay text. `is_own` says that the file is our own export, which has no
+    placeholders for empty values, so that a dash is a name there.
 
-    `unstated_counts` has the number of rows that say neither yes nor no, by the target of the column of consent. Unless
-    `opt_in_unstated`, they are not opted in.
+    `unstated_counts` has the number of rows that say neither yes nor no, by the target of the consent column. Such rows
+    are opted in only with `opt_in_unstated`.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class PersonReader:
         self._names = set(names)
 
     def person(self, line: int, record: Any) -> Person:
-        """Return the person of a record (a list of cells, or a dict by column name); raises InvalidRecord."""
+        """Return a record (a list of cells, or a dict by column name) as a `Person`; raises InvalidRecord."""
         if isinstance(record, dict):
             return self._object(line, record)
         row: dict[str, Any] = {}
@@ -267,7 +267,7 @@ class PersonReader:
             next((state for state in ("out", "no", "off", "in") if state in states), None) if states else None
         )
         if consent == "no" and email is None:
-            # These columns are about email, so a no is not an opt-out from SMS, whose consent has a column of its own.
+            # These columns are about email. A no in them is not an opt-out from SMS, whose consent has its own column.
             consent = "off"
         if self._consent_targets and "channels" not in row:
             consent = self._add_unstated(row, phone is not None, email is not None, consent, bool(states))
@@ -352,14 +352,14 @@ class PersonReader:
         )  # fmt: skip
 
 
-# The reasons of a suppression that are about one address, and not about the person
+# The suppression reasons that concern a single address, not the person.
 _REASONS_OF_ADDRESSES = ("hard_bounce", "soft_bounce", "complaint")
 
 
 def _is_about_email(row: dict[str, Any], suppression: str | None) -> bool:
-    """Return whether a suppression is about the email address of a row, so that it never applies to the phone number.
+    """Return whether a suppression concerns only the email address of a row, and never its phone number.
 
-    The address may be invalid: it has bounced, and the phone number has not.
+    The email address of the row may be invalid: then it has bounced, and the phone number has not.
     """
     return suppression in _REASONS_OF_ADDRESSES and bool(row.get("email"))
 
@@ -378,11 +378,11 @@ def _first_channel(channels: list[RowAddress] | None) -> Address | None:
 def _further_addresses(
     identifying: Address, phone: Address | None, row: dict[str, Any], own_state: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], str | None]:
-    """Return (state of the identifying address, other addresses of the row as a JSON list of `RowAddress` or None).
+    """Return (state of the identifying address, the row's other addresses as a JSON list of `RowAddress`, or None).
 
     `own_state` and the returned state are (suppression, consent, verified, opt_in_at, opt_out_at). `phone` is the phone
-    number of the row unless that is its identifying address. The values of an address in the column `channels` replace
-    both.
+    number of the row unless that is its identifying address. The values that the column `channels` has for an address
+    replace those of the other columns.
     """
     others: dict[tuple[str, str], RowAddress] = {}
     if phone is not None:
@@ -415,14 +415,15 @@ _EMAIL_IN_WORDS = re.compile(r"""(?<![^\s<>,;:"()|\[\]])[^\s<>,;:"()|\[\]]+@[^\s
 _QUOTED_NAME = re.compile(r"""["']?([^<>@"]{1,255}?)["']?""")
 _MAX_QUOTED_NAME_CHARACTERS = 257
 
-# Such a cell has no valid address: in `a b@example.org` the space may be a typing error within the address.
+# A cell like this has no valid address: in `a b@example.org` the space may be a typing error within the address.
 _EMAIL_WITH_SPACE = re.compile(r"""\s*+[^\s<>,;:"()|\[\]@]++\s[^<>,;:"()|\[\]]*@[^\s@]++\s*+""")
 
 # Matches a separator between two phone numbers in one cell.
 _PHONE_SEPARATOR = re.compile(r"[;,|\n]|\s(?:or|oder|ou|und|and|et|y)\s")
-# A slash stands inside of a number (0151/3765191) or between two numbers. The one with spaces is tried first.
+# A slash may be inside of a number (0151/3765191) or between two numbers. A slash with spaces is tried first.
 _PHONE_SLASHES = (re.compile(r"\s/\s"), re.compile(r"/"))
-# With this many digits, a part of a cell that begins with 0 or + is a number, if not a valid one, and no area code.
+# A part of a cell that begins with 0 or + and has this many digits is a phone number, perhaps an invalid one, and not
+# an area code.
 _MIN_PHONE_DIGITS = 7
 
 
@@ -440,8 +441,8 @@ def _find_name_before_email(cell: str) -> str | None:
 class AddressReader:
     """A reader for the email addresses and phone numbers of rows, with caches for domains and countries of numbers.
 
-    `country` is the default country of phone numbers. `is_own` means that the file is our own export, in which a quote
-    before an email address belongs to the address.
+    `country` is the default country of phone numbers. `is_own` says that the file is our own export; in other files, a
+    quote before an email address does not belong to the address.
     """
 
     def __init__(self, country: str | None = None, is_own: bool = False) -> None:
@@ -473,7 +474,7 @@ class AddressReader:
     def _in_words(
         self, row: dict[str, Any], data: dict[str, Any], cell: str
     ) -> tuple[Address | None, list[Address]]:  # fmt: skip
-        """Return the first address, or None, and the other addresses of a cell that also contains other words.
+        """Return (first address or None, other addresses) of a cell that also contains other words.
 
         A name before the first address is stored in the row if the row has no name.
         """
@@ -531,7 +532,7 @@ class AddressReader:
             raise
 
     def _split_numbers(self, cell: str) -> list[str]:
-        """Split a cell at separators between phone numbers; at slashes only if all parts are whole numbers."""
+        """Split a cell at separators between phone numbers; at slashes only if each part `_is_whole`."""
         parts = []
         for part in filter(str.strip, _PHONE_SEPARATOR.split(cell)):
             splits = [[piece for piece in slash.split(part) if piece.strip()] for slash in _PHONE_SLASHES]

@@ -1,4 +1,4 @@
-"""Read the lines and records of a CSV or JSON lines file, whatever its encoding, delimiter and quotes."""
+"""Read the lines and records of a CSV or JSON lines file, and detect its encoding, delimiter and quotes."""
 
 import codecs
 import csv
@@ -32,8 +32,8 @@ class BlankLines(str):
 def find_encoding(path: Path) -> tuple[str, int]:
     """Return the encoding of a file and the length of its byte order mark in bytes.
 
-    Without a mark, UTF-16 is recognized by its zero bytes. Any other file is UTF-8, or Windows-1252 if more of its
-    bytes are invalid in UTF-8 than it has valid characters beyond ASCII.
+    Without a mark, UTF-16 is recognized by its zero bytes. Any other file is UTF-8, unless it has more bytes that are
+    invalid in UTF-8 than valid characters outside of ASCII: then it is Windows-1252.
     """
     with path.open("rb") as file:
         head = file.read(4096)
@@ -60,8 +60,8 @@ def _do_nothing() -> None:
     pass
 
 
-# A sequence of bytes that is a character in UTF-8 and hardly occurs in text that is Windows-1252. The lead bytes from
-# C4 to DF are capitals there, which may well precede a no-break space, a closing quote, a dash or a mark.
+# A sequence of bytes that is a character in UTF-8, and hardly occurs in Windows-1252. The lead bytes from C4 to DF are
+# capital letters in Windows-1252, which may precede a no-break space, a closing quote, a dash or a mark.
 _UTF8_EVIDENCE = re.compile(
     rb"[\xc2\xc3][\x80-\xbf]|[\xc4-\xdf][^\x80\x85\x91-\x97\x99\xa0\xa9\xab\xae\xb0\xb2\xb3\xb9\xbb]|"
     rb"[\xe0-\xf4][\x80-\xbf]{2}"
@@ -88,15 +88,15 @@ def read_lines(
 ) -> Iterator[str]:  # fmt: skip
     """Yield the lines of a file without line ends, and an `OverlongLine` for a line that is too long.
 
-    More than `_MAX_QUOTED_LINES` blank lines in a row are one `BlankLines`. `name` is the encoding. `skip` is the
-    number of bytes before the first line. `on_block` is called after every `_BLOCK` bytes. A line of a Windows-1252
+    A run of more than `_MAX_QUOTED_LINES` blank lines is yielded as one `BlankLines`. `name` is the encoding. `skip` is
+    the number of bytes before the first line. `on_block` is called after every `_BLOCK` bytes. A line of a Windows-1252
     file may be UTF-8; then `on_utf8_line` is called with its number.
     """
     if name != "cp1252":
         yield from _read_decoded_lines(path, name, skip, on_block)
         return
     number = 0
-    # Latin-1 maps each byte to one character, so that the bytes of a line are still known.
+    # Latin-1 maps each byte to one character, so that the bytes of a line can be restored.
     for line in _read_decoded_lines(path, "latin-1", skip, on_block):
         number += count_lines(line)
         if line.isascii():
@@ -139,7 +139,7 @@ def _read_decoded_lines(path: Path, name: str, skip: int, on_block: Callable[[],
 
 
 def _split_lines(text: str, line_end: str) -> list[str]:
-    """Return the lines of a text, the last of which may be incomplete, with long runs of blank lines as `BlankLines`.
+    """Return the lines of a text, with long runs of blank lines as `BlankLines`. The last line may be incomplete.
 
     A file of 100 MB may contain 100 million blank lines, which would take a minute to skip one by one.
     """
@@ -216,7 +216,7 @@ def read_csv(lines: Iterator[str], separator: str, first: int = 1) -> Iterator[R
 def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator: str) -> tuple[list[str] | None, int]:
     """Return the cells of a line with quotes, and the number of further lines that they span.
 
-    The further lines are taken from `ahead`, which is filled from `lines`. Return (None, 0), and take no lines, if the
+    The further lines are taken from `ahead`, which is filled from `lines`. Return (None, 0) without taking lines if the
     quotes are invalid or the record is too long.
     """
     cells = _parse_line(line, separator)

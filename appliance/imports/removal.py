@@ -1,17 +1,17 @@
-"""Undo imports, and prune what an undo needs.
+"""Undo imports, and delete the data stored for an undo when it has expired.
 
-An undo deletes the contacts that the import created, except those that were changed, sent a message, or added to
-another list after it. Contacts that a later import names, that have events from clients, or whose consent was changed
-by another act count as changed. Mirrored lists and skipped or cancelled messages are ignored. A field that the import
-changed gets its old value back if it still has the value of the import. The same holds for addresses, consent,
-suppressions and memberships. An opt-out or a suppression that was asked for again after the import stays, even if
-asking for it again changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). If the consent of an
-address is restored, one act `import_undone` is recorded as evidence. A contact that the import created and that stays
-keeps everything that the import wrote, except for suppressions.
+An undo deletes the contacts that the import created, except those that were later changed, sent a message, or added to
+another list. Contacts that a later import names, that have events from clients, or whose consent was changed by another
+act count as changed. Mirrored lists and skipped or cancelled messages are ignored. A field that the import changed gets
+its old value back if it still has the import's value. The same holds for addresses, consent, suppressions and
+memberships. An opt-out or a suppression that was requested again after the import stays, even if that request changed
+nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). If the consent of an address is restored, one act
+`import_undone` is recorded as evidence. A contact that the import created and the undo does not delete keeps everything
+that the import wrote, except for suppressions.
 
 First the contacts that the import created are deleted, and then the others restored, chunk by chunk from the last to
 the first. Each batch is one transaction, so an undo can be interrupted and continued. The result does not depend on how
-the rows were cut into chunks.
+the rows were divided into chunks.
 """
 
 from array import array
@@ -57,16 +57,17 @@ _MAX_FORECAST = 20_000
 
 
 def undo_in_batches(job: Import) -> Iterator[None]:
-    """Undo an import, and yield after each batch but the last; a later call continues an undo that was interrupted."""
+    """Undo an import, and yield after each batch but the last; a new call continues an interrupted undo."""
     undo = _ImportUndo(job)
     while transactions.write(undo.step):
         yield
 
 
 class _ContactsNamedLater:
-    """The contacts that other imports of the account named, but did not create, after an import had begun.
+    """The contacts that later imports of the account named but did not create, from the start of an import on.
 
-    Imports that are undone do not count. An import that is being undone counts, because it may be cut off.
+    An import that was undone does not count. An import whose undo is in progress counts, because the undo may be
+    interrupted.
     """
 
     def __init__(self, job: Import) -> None:
@@ -97,7 +98,7 @@ class _ContactsOfImport:
     """The contacts that the rows of an import created or updated: none for an import of suppressions.
 
     `updated` has the ids of the contacts that it updated but did not create, by the first chunk that updated them. Each
-    contact is in one list only, although several rows, in several chunks, may have updated it.
+    contact occurs once, although several rows in several chunks may have updated it.
     """
 
     def __init__(self, job: Import) -> None:
@@ -134,7 +135,7 @@ class _ContactsOfImport:
 
 
 class _ImportUndo:
-    """The undo of an import, which continues where an undo that was cut off has stopped."""
+    """The undo of an import; it continues where an interrupted undo stopped."""
 
     def __init__(self, job: Import) -> None:
         self._import_id, self._account_id = job.id, job.account_id
@@ -216,7 +217,7 @@ class _ImportUndo:
         log.record(NewEvent(self._account_id, "import_undone", None, data, f"import:{job.id}", job.filename))
 
     def _remove_batch(self, notes: ChunkSnapshot, stayed: Counter[str]) -> int:
-        """Delete the last new contacts of a chunk, except those that stay, and return the number of contacts deleted.
+        """Delete the last new contacts of a chunk, except those that stay, and return the number of deleted contacts.
 
         Those that stay are counted in `stayed`, by `store.KEEP_REASONS`.
         """
@@ -248,7 +249,7 @@ class _ImportUndo:
 
 
 def _joined_by_others(notes: ChunkSnapshot, contacts_of_import: _ContactsOfImport) -> dict[int, list[int]]:
-    """Return the contacts that a chunk added to lists, by list id, without those that the import created."""
+    """Return the ids, by list id, of contacts that a chunk added to lists but that the import did not create."""
     joined = {
         list_id: [contact_id for contact_id in from_ranges(members) if not contacts_of_import.is_created(contact_id)]
         for list_id, members in notes.joined.items()
@@ -265,7 +266,7 @@ def _count_existing(account_id: int, contact_ids: "array[int]") -> int:
 def _find_untouched(
     account_id: int, times: Iterable[int], list_ids: Iterable[int], contact_ids: list[int], named: _ContactsNamedLater
 ) -> tuple[list[int], Counter[str]]:
-    """Return which of some new contacts an undo deletes, and the numbers of the others by `store.KEEP_REASONS`.
+    """Return the new contacts that an undo deletes, and the number of the other ones by `store.KEEP_REASONS`.
 
     `times` are the times at which the import wrote, and `list_ids` the lists that its contacts joined.
     """
@@ -299,10 +300,10 @@ def _to_json(numbers: Iterable[int]) -> str:
 
 
 class UndoForecast(NamedTuple):
-    """What an undo would do now: the numbers of contacts that it removes, restores, and leaves in place (by reason).
+    """The effect of an undo now: the numbers of contacts to be removed, restored, and left in place (by reason).
 
-    For an import of suppressions, `removed` counts the addresses that would no longer be suppressed, and
-    `left_in_place` those that stay suppressed because they were suppressed again.
+    For an import of suppressions, `removed` is the number of addresses that would no longer be suppressed, and
+    `left_in_place` the number of those that stay suppressed because they were suppressed again.
     """
 
     removed: int
@@ -342,18 +343,18 @@ def forecast_undo(job: Import) -> UndoForecast | None:
     return UndoForecast(len(removable_ids), restored, dict(stayed))
 
 
-# The suppressions that an undo lifts, and those that it keeps because they were asked for again
+# The suppressions that an undo lifts, and those that it keeps because they were requested again
 _SUPPRESSION = "account_id = ? AND kind = ? AND address_hash = ? AND reason = ?"
 _LIFTED = f"{_SUPPRESSION} AND source = 'import' AND created_at = ? AND repeated_at IS NULL"
 _REPEATED = f"{_SUPPRESSION} AND repeated_at NOT NULL"
-# A channel without a change or a repeated opt-out since the import. A subscribed one has no repeated opt-out after its
-# last change: the time of an older one may be equal or later, because two chunks can be written in one millisecond, and
-# clocks step back.
+# Selects a channel without a change or a repeated opt-out since the import. For a subscribed channel, the time of a
+# repetition is ignored: it belongs to an older opt-out, but may be equal or later, because two chunks can be written in
+# one millisecond, and clocks may be set back.
 _UNCHANGED = "updated_at = ? AND (subscribed OR coalesce(opt_out_repeated_at, 0) < updated_at)"
 
 
 def _find_undoing_actor(account_id: int, import_id: int) -> str | None:
-    """Return the actor who asked for the undo of an import, from the audit log, or None if it has no entry."""
+    """Return the actor who requested the undo of an import, from the audit log, or None if it has no entry."""
     row = fetch_one(
         "SELECT actor FROM audit WHERE account_id = ? AND action = 'import_undo' AND subject = ? "
         "ORDER BY created_at DESC, id DESC LIMIT 1",
@@ -363,9 +364,9 @@ def _find_undoing_actor(account_id: int, import_id: int) -> str | None:
 
 
 class _ChunkUndo:
-    """The undo of what a chunk changed, apart from the contacts that the import created.
+    """The undo of the changes of a chunk, except of the contacts that the import created.
 
-    `undo_batch` removes from `notes` what it undid.
+    `undo_batch` removes from `notes` the changes that it has undone.
     """
 
     def __init__(
@@ -379,7 +380,7 @@ class _ChunkUndo:
         self._joined = _joined_by_others(notes, contacts_of_import)
 
     def undo_batch(self) -> bool:
-        """Undo all changes of addresses and the next batch of changes of contacts; return whether no change remains."""
+        """Undo all changes of addresses and the next batch of changes of contacts; return whether no changes remain."""
         self._restore_addresses()
         changes = self.notes.changes[-_UNDO_BATCH:]
         del self.notes.changes[-_UNDO_BATCH:]
@@ -468,17 +469,17 @@ class _ChunkUndo:
     def _record(
         self, address: tuple[str, str | bytes], contact_id: int | None, data: dict[str, Any] | None = None
     ) -> None:
-        """Record as evidence that the undo takes back what the import did to the consent of an address."""
+        """Record as evidence that the undo reverts the import's change to the consent of an address."""
         note = {"import_id": self.import_id, **(data or {})}
         # Like other acts of imports, it does not count as a change of the contact (see `_find_untouched`).
         evidence = Evidence(source="import", actor=self._actor)
         record_evidence(self.account_id, address, "import_undone", "operator", evidence, contact_id, note)
 
     def _refresh_suppressions(self, lifted_addresses: list[tuple[str, str]]) -> None:
-        """Set the suppression of the channels of the chunk, and of those with a lifted suppression, to that in force.
+        """Set the suppression column of all affected channels to the suppression in force.
 
-        The reason in the snapshot may be out of date, and a lifted suppression may belong to a contact that was added
-        after the import.
+        These are the channels of the chunk, and those of `lifted_addresses`. The reason in the snapshot may be out of
+        date, and a lifted suppression may belong to a contact that was added after the import.
         """
         ids = _to_json(number for number, *_ in self.notes.channels)
         channels = rows(

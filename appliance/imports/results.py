@@ -52,14 +52,14 @@ CONTACT_STATES = (
     *(f"{state}+sms" for state in _EMAIL_STATES),
 )
 _STATE_NUMBER = {state: number for number, state in enumerate(CONTACT_STATES)}
-# The reason that a line of the file gave, by the one that is left if a later chunk with the contact knows no other
+# The reason that a line of the file gave, by the reason that a later chunk with the contact states if it has no other
 _REASONS_OF_LINES = {"before": ("file",), "not_opted_in": ("inactive", "unstated")}
 
 
 def _follow_state(previous: str, state: str) -> str:
-    """Return the state of a contact after a later chunk, which does not contain the lines before.
+    """Return the state of a contact after a later chunk, whose state ignores the lines of earlier chunks.
 
-    A line without a reason leaves the reason that an earlier line of the contact gave.
+    A line without a reason keeps the reason that an earlier line of the contact gave.
     """
     if not previous or previous == state:
         return state
@@ -73,10 +73,10 @@ def _follow_state(previous: str, state: str) -> str:
 
 
 class StateCounter:
-    """The last known state of each contact of a running import, so that a contact on several lines counts once.
+    """The latest state of each contact of a running import, so that a contact on several lines counts once.
 
-    It takes one byte for each contact id. Plain people are not included: they are counted when they are inserted, and
-    no other line names them.
+    It takes one byte for each contact id. Plain people (`row_writer.py`) are not included: they are counted when they
+    are inserted, and no other line names them.
     """
 
     def __init__(self, import_id: int) -> None:
@@ -87,7 +87,7 @@ class StateCounter:
             self._take(Outcome(*fields) for fields in _decode(outcomes)[1])
 
     def follow(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """Return the outcomes of a new chunk, each with the state of its contact after all chunks so far.
+        """Return the outcomes of a new chunk, with the state of each contact after all chunks so far.
 
         If an earlier line unsubscribed the contact with a reason, and this chunk's line gives none, that reason stays.
         """
@@ -99,7 +99,7 @@ class StateCounter:
         ]
 
     def changes(self, outcomes: Iterable[Outcome]) -> Counter[str]:
-        """Return by how much new outcomes change the number of contacts in each state; a change may be negative."""
+        """Return by how much new outcomes change the number of contacts in each state (the change may be negative)."""
         new_states: dict[int, str] = {}
         for outcome in outcomes:
             if outcome.contact_id is not None and outcome.state is not None:
@@ -113,7 +113,7 @@ class StateCounter:
         return differences
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
-        """Store the states of the contacts in new outcomes. Call this after the outcomes were written."""
+        """Store the states of the contacts in new outcomes. Call it after these outcomes were written."""
         self._take(outcomes)
 
     def _take(self, outcomes: Iterable[Outcome]) -> None:
@@ -129,7 +129,7 @@ class StateCounter:
 class _OutcomesByLine:
     """The outcomes of an import by line number, in compact arrays: a million lines take about ten megabytes.
 
-    `path` is the staging file. `plain_state` is the state of the plain people.
+    `path` is the staging file. `plain_state` is the state of all plain people (`row_writer.py`).
     """
 
     def __init__(self, import_id: int, path: Path, plain_state: str) -> None:
@@ -224,8 +224,8 @@ class ResultLine(NamedTuple):
 def warning_groups(kind: str, values: Iterable[Warned]) -> set[str]:
     """Return the groups under which the pages list a line with warnings.
 
-    `lost_emails`: the email address is invalid, and the row has only a phone number. `kept_as_text`: a value is kept,
-    but not where it belongs, such as a date that cannot be read. `left_out`: a value is left out.
+    `lost_emails`: the email address is invalid, and the row has only a phone number. `kept_as_text`: a value is kept in
+    another form or place, such as a date that cannot be read. `left_out`: a value is left out.
     """
     warned = list(values)
     if kind == "phone" and any(field == "email" for field, _, _ in warned):
@@ -261,8 +261,8 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
     """Yield the results of an import as pieces of CSV, in the order of lines.
 
     `only` is the name of one of LINE_FILTERS, or None for all lines. Empty pieces are yielded while outcomes are
-    loaded. Raises NotFound if there is no such import, or, with the reason, if its lines were deleted; raises Conflict
-    while its file is being read.
+    loaded. Raises NotFound if there is no such import; also, with the reason, if its lines were deleted. Raises
+    Conflict while its file is being read.
     """
     job = store.get(account_id, import_id)
     if job.phase == "staging":
@@ -331,8 +331,8 @@ def _encode_csv(table: list[tuple[object, ...]]) -> bytes:
     return text.getvalue().encode()
 
 
-# A review of the file has its invalid rows, repeated addresses and role addresses. A review of the outcomes has the
-# lines that are skipped or have warnings, and the contacts who are not subscribed or suppressed.
+# The review of a file has its invalid rows, repeated addresses and role addresses. The review of the outcomes has the
+# lines that are skipped or have warnings, and the contacts who are suppressed or not subscribed.
 
 MAX_EXAMPLES = 8
 
@@ -351,7 +351,7 @@ def _is_role(address: str) -> bool:
     return address.partition("@")[0].lower() in ROLE_NAMES
 
 
-# What the pages say of a line: a text, or values that were left out or changed, with a reason after them
+# The remark about a line on the pages: a text, or a list of warnings
 Remark = str | tuple[Warned | str, ...]
 
 
@@ -395,9 +395,9 @@ def review_file(path: Path) -> FileReview | None:
 
 
 class OutcomeReview(NamedTuple):
-    """The skipped lines, the lines with warnings by `warning_groups`, and the contacts by `outcome_counts.page_state`.
+    """The skipped lines, the lines with warnings (by `warning_groups`), and the contacts by `page_state`.
 
-    `kept_opt_out_count` is the number of lines that kept an opt-out or a suppression.
+    `kept_opt_out_count` is the number of lines whose opt-in did not lift an opt-out or a suppression.
     """
 
     skipped: CountedLines
@@ -411,7 +411,7 @@ class OutcomeReview(NamedTuple):
 
 
 class _LineFlags:
-    """A set of line numbers, of which a million take one megabyte."""
+    """A set of line numbers that takes one megabyte for a million lines."""
 
     def __init__(self) -> None:
         self._flags = bytearray()
@@ -422,7 +422,7 @@ class _LineFlags:
         self._flags[line] = 1
 
     def pop(self, line: int) -> bool:
-        """Remove a line, and return whether the set had it."""
+        """Remove a line, and return whether it was in the set."""
         is_set = line in self
         if is_set:
             self._flags[line] = 0
@@ -480,14 +480,14 @@ class OutcomeReviewer:
             lines: list[tuple[int, str, Remark]] = []
             for line, reason in sorted(examples.items()):
                 address, encoded = texts[line]
-                # An email address that cannot be read is part of the reason why a row is skipped.
+                # For a skipped row, an email address that cannot be read is part of the reason, not a warning.
                 values = decode_warnings(encoded) if name == "skipped" else []
                 lines.append((line, address, (*values, reason) if values else reason))
             groups[name] = CountedLines(numbers[name], lines)
         return OutcomeReview(**groups, kept_opt_out_count=self._kept_opt_out_count)
 
     def _warning_groups(self, staged: StagingFile, last: int) -> dict[str, CountedLines]:
-        """Return the lines of each of `warning_groups`, up to position `last`. It may be called only once."""
+        """Return the lines of each of `warning_groups`, up to position `last`. Call it only once."""
         numbers = dict.fromkeys(("lost_emails", "left_out", "kept_as_text"), 0)
         examples: dict[str, dict[int, tuple[str, Remark]]] = {name: {} for name in numbers}
         for line, kind, address, encoded in staged.iterate_warnings(last):
@@ -514,7 +514,7 @@ class OutcomeReviewer:
 
 
 def _note_first(examples: dict[int, Any], line: int, value: Any) -> None:
-    """Add a line to examples, which keep the first `MAX_EXAMPLES` lines."""
+    """Add a line to `examples`, of which only the `MAX_EXAMPLES` lowest line numbers are kept."""
     examples[line] = value
     if len(examples) > MAX_EXAMPLES:
         del examples[max(examples)]

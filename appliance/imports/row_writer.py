@@ -1,9 +1,8 @@
 """Write the database rows of a chunk of contacts: plain people in a few statements, all others through `RowWriter`.
 
-Plain people are rows with one email address that has no contact, suppression or remembered opt-out in the account, and
-that are plain in the staging file (`staging._SORT`).
-
-`SnapshotBuilder` records what the chunk changes, so that `removal` can undo it.
+Plain people are rows that are plain in the staging file (`staging._SORT`) and whose email address has no contact,
+suppression or remembered opt-out in the account. `SnapshotBuilder` records what the chunk changes, so that `removal.py`
+can undo it.
 """
 
 import time
@@ -21,7 +20,7 @@ from appliance.storage.database import connection, run, scalar
 
 # Plain people are new contacts with one email address that is neither suppressed nor opted out, as in most rows of most
 # files. SQLite creates their rows from the attached staging file, table by table, in the same transaction as the rest
-# of the chunk. This is several times as fast as `chunk.Chunk`, with the same result; a test compares the two.
+# of the chunk. That is several times as fast as `chunk.Chunk`, with the same result; a test compares the two.
 
 _PLAIN_TABLE = (
     "CREATE TEMP TABLE IF NOT EXISTS import_plain (n INTEGER PRIMARY KEY, pos INTEGER, value TEXT, "
@@ -76,8 +75,8 @@ _PLAIN_JOINED = _PLAIN_EVENT.format("'list_add', :data, 'list:' || :list, :name"
 class ImportPlan(NamedTuple):
     """The options of an import that each chunk needs.
 
-    `words` is the consent text, stored as evidence. `opt_in` is for email addresses, and `opt_in_phone` for phone
-    numbers. `skip` leaves existing contacts unchanged.
+    `words` is the consent text, stored as evidence. `opt_in` is the opt-in of email addresses, and `opt_in_phone` that
+    of phone numbers. With `skip`, existing contacts stay unchanged.
     """
 
     import_id: int
@@ -103,7 +102,7 @@ class ImportPlan(NamedTuple):
 
 
 class InsertedRange(NamedTuple):
-    """The plain people of a chunk: the time of creation, the first contact id, and the number of contacts."""
+    """The contacts of the plain people of a chunk: their time of creation, first id and number."""
 
     at: int
     first: int
@@ -225,8 +224,11 @@ _STATEMENTS = (
 
 
 def has_recorded(plan: ImportPlan, contact_id: int | None, hashed: bytes, act: str, reason: str | None = None) -> bool:
-    """Return whether an earlier chunk of an import recorded an act about an address; `reason` is of a suppression."""
-    # The evidence of addresses with and without a contact is found by different indexes.
+    """Return whether an earlier chunk of an import recorded an act about an address.
+
+    `reason` is that of a suppression.
+    """
+    # There is one index for evidence of contacts, and another one for evidence without a contact.
     condition = "contact_id IS NULL" if contact_id is None else "contact_id = :contact"
     values = {
         "account": plan.account_id, "contact": contact_id, "hashed": hashed, "act": act, "reason": reason,
@@ -238,7 +240,7 @@ def has_recorded(plan: ImportPlan, contact_id: int | None, hashed: bytes, act: s
 def uuid7(now: int, number: int) -> str:
     """Return a UUID of version 7 (RFC 9562) for a time in milliseconds and a contact id.
 
-    UUIDs ascend with both, so that new entries come at the end of the index.
+    UUIDs ascend with both, so that new entries are at the end of the index.
     """
     value = (now & (1 << 48) - 1) << 80 | 7 << 76 | (number >> 42 & 0xFFF) << 64 | 2 << 62
     value |= (number & (1 << 42) - 1) << 20 | time.perf_counter_ns() & 0xFFFFF
@@ -247,7 +249,7 @@ def uuid7(now: int, number: int) -> str:
 
 
 class RowWriter:
-    """The rows that a chunk writes: they are collected by table, and `flush` writes them."""
+    """Collects the rows that a chunk writes, by table; `flush` writes them."""
 
     def __init__(self, account_id: int, actor: str, words: str | None, now: int) -> None:
         self.account_id, self.actor, self.words, self.now = account_id, actor, words, now
@@ -282,7 +284,7 @@ class RowWriter:
         self._events.append((self.account_id, contact_id, name, data, uid, title, self.now, self.now))
 
     def flush(self) -> None:
-        """Write all collected rows and journal the refusals. Call it once."""
+        """Write all collected rows, and write opt-outs and suppressions to the journal. Call it once."""
         db = connection()
         for sql, values in self._rows.items():
             if values:
@@ -321,7 +323,7 @@ encode_snapshot = msgspec.msgpack.Encoder().encode
 
 
 class ContactChange(msgspec.Struct, array_like=True):
-    """The changes of an existing contact: (before, after) by field and by data key, and its `updated_at` before."""
+    """The changes of a contact: (before, after) by field and by data key, and its earlier `updated_at`."""
 
     contact_id: int
     updated_at: int
@@ -333,7 +335,7 @@ class ContactChange(msgspec.Struct, array_like=True):
 class ChunkSnapshot(msgspec.Struct, array_like=True):
     """The changes that a chunk made, for an undo.
 
-    `at` is the time of the chunk. `channels` has the state of changed addresses before: id, `ConsentState` as a list,
+    `at` is the time of the chunk. `channels` has the earlier state of changed addresses: id, `ConsentState` as a list,
     `verified_at` and `updated_at`. `added` are (kind, key) of addresses added to existing contacts. `opt_outs` are
     (kind, hash, by, time) of remembered opt-outs that were lifted. `suppressions` are (kind, hash, reason) of new ones.
     `joined` has the contact ids that joined a list, as ranges by list id.
@@ -369,9 +371,9 @@ def from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 class SnapshotBuilder:
-    """A builder for the snapshot of a chunk, used while the chunk is applied.
+    """Builds the snapshot of a chunk while the chunk is applied.
 
-    `inserted` are the contacts of its plain rows (defined at `staging._SORT`), which are inserted together.
+    `inserted` are the contacts of its plain people (`staging._SORT`), which are inserted together.
     """
 
     def __init__(self, now: int, inserted: InsertedRange | None = None) -> None:

@@ -1,8 +1,8 @@
 """The staging file of an import: its rows, validated and sorted, in a file beside the database.
 
 The file is written once, without a journal, and only read afterwards. An incomplete file is deleted and written again.
-People are sorted by address (see `_SORT`) and have the positions 1, 2, 3 and so on, so that small transactions are as
-fast as large ones and a chunk may end at any position.
+Valid rows are sorted by address (see `_SORT`) and have the positions 1, 2, 3 and so on. So small transactions are as
+fast as large ones, and a chunk may end at any position.
 """
 
 import json
@@ -63,7 +63,10 @@ def _open(path: Path, flags: int) -> apsw.Connection:
 
 
 class StagingWriter:
-    """The writer of a staging file, which gets its name in `close`; `good` and `bad` count valid and invalid rows."""
+    """The writer of a staging file, which gets its final name in `close`.
+
+    `good` and `bad` are the numbers of valid and invalid rows.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._part, self._raw = path, path.with_suffix(".part"), path.with_suffix(".raw")
@@ -131,25 +134,25 @@ class StagingFile:
         self._db = _open(path, apsw.SQLITE_OPEN_READONLY)
 
     def fetch_people(self, after: int, last: int) -> list[Person]:
-        """Return the people at the positions (after, last], in order."""
+        """Return the rows at the positions (after, last] as `Person`, in order."""
         sql = f"SELECT {_FIELDS} FROM person WHERE pos > ? AND pos <= ? ORDER BY pos"
         return [Person._make(row) for row in self._db.execute(sql, (after, last))]
 
     def fetch_line_numbers(self, after: int, last: int) -> list[int]:
-        """Return the line numbers of the people at the positions (after, last], in order."""
+        """Return the line numbers of the rows at the positions (after, last], in order."""
         cursor = self._db.execute("SELECT line FROM person WHERE pos > ? AND pos <= ? ORDER BY pos", (after, last))
         return [row[0] for row in cursor]
 
     def count(self) -> int:
-        """Return the number of people, which is also the last position."""
+        """Return the number of valid rows, which is also the last position."""
         positions: list[tuple[Any, ...]] = self._db.execute("SELECT coalesce(max(pos), 0) FROM person").fetchall()
         return int(positions[0][0])
 
     def fetch_lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
         """Return (line, reason, text, warnings, kind, first) of the next `limit` rows after line `after`.
 
-        A valid row has its address as text, None as reason, and `kind` and `first` of its `Person`. An invalid one has
-        its beginning as text and neither warnings, `kind` nor `first`.
+        For a valid row, the text is its address, the reason None, and `kind` and `first` are those of its `Person`. For
+        an invalid row, the text is its beginning, and warnings, `kind` and `first` are None.
         """
         return self._db.execute(
             "SELECT * FROM (SELECT line, NULL, value, warnings, kind, first FROM person WHERE line > ?1 ORDER BY line "
@@ -187,7 +190,7 @@ class StagingFile:
         )  # fmt: skip
 
     def fetch_addresses(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-        """Return (address, warnings as JSON or None) of the valid rows at some lines, by line number."""
+        """Return (address, warnings as JSON or None) by line number, for the valid rows among `lines`."""
         params = {"lines": json.dumps(list(lines))}
         cursor = self._db.execute(
             "SELECT line, value, warnings FROM person WHERE line IN (SELECT value FROM json_each(:lines))", params
@@ -240,7 +243,7 @@ def detach_staging() -> None:
 
 
 def fetch_attached_people(after: int, last: int) -> list[Person]:
-    """Return the people at the positions (after, last] of the attached file, without those in `temp.import_plain`."""
+    """Return the rows at the positions (after, last] of the attached file, without those in `temp.import_plain`."""
     cursor = connection().execute(
         f"SELECT {_FIELDS} FROM staged.person WHERE pos > ? AND pos <= ? "
         "AND pos NOT IN (SELECT pos FROM temp.import_plain) ORDER BY pos",

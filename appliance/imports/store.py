@@ -181,7 +181,7 @@ class Upload(Struct):
 
 
 UNDO_MS = clock.DAY_MS
-# How long files and results are kept after the end of the dry run or import
+# How long files and results are stored after the end of the dry run or import
 RETENTION_MS = 7 * clock.DAY_MS
 OPEN_STATUSES = ("pending", "processing")
 ACTIONS = {
@@ -220,7 +220,7 @@ def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
     """Return the preview of an uploaded file, and sync the file to disk.
 
     With `mapped=False`, no column of addresses is required, because the user maps the columns later. Raises Invalid if
-    the file cannot be read as a table, or the options do not fit it.
+    the file cannot be read as a table, or if the options do not match its columns.
     """
     faults, file_preview = Faults(), None
     try:
@@ -283,7 +283,7 @@ def create_unmapped(account_id: int, upload: Upload, file_preview: FilePreview, 
     return get(account_id, _create(account_id, upload, file_preview, actor, state).id)
 
 
-# In how many of the last imports of an account the same columns are searched
+# The number of last imports of an account whose columns are compared with those of a new file
 _MAX_SEARCHED_IMPORTS = 50
 
 
@@ -319,7 +319,7 @@ def _create(account_id: int, upload: Upload, file_preview: FilePreview, actor: s
 
 
 def count_running(account_id: int) -> int:
-    """Return how many imports of an account are read, checked, applied or undone, or wait for it."""
+    """Return how many imports of an account wait or are in progress, including dry runs and undos."""
     sql = "SELECT count(*) FROM import WHERE account_id = ? AND status NOT IN ('complete', 'failed', 'cancelled')"
     return int(scalar(sql, (account_id,)))
 
@@ -357,7 +357,7 @@ def _describe_columns(upload: Upload, file_preview: FilePreview) -> list[dict[st
 
 
 def list_data_labels(account_id: int) -> dict[str, str]:
-    """Return, by data key, the names of the columns from which the account's last imports filled custom data."""
+    """Return column names by data key, from the account's last imports that filled this custom data."""
     labels: dict[str, str] = {}
     query = Import.select(Import.columns).where(
         Import.account == account_id, Import.resource == "contacts", Import.status == "complete", ~Import.dry_run
@@ -371,7 +371,7 @@ def list_data_labels(account_id: int) -> dict[str, str]:
 
 
 def _list_samples(file_preview: FilePreview, index: int) -> list[str]:
-    """Return the values of a column in the sample rows; if all are empty, its first other value in the preview."""
+    """Return the values of a column in the sample rows; if all are empty, the first other value in the preview."""
     samples = [_sample(row, index) for row in file_preview.samples]
     if any(sample.strip() for sample in samples):
         return samples
@@ -479,7 +479,7 @@ def fetch_page(account_id: int, query: ImportQuery) -> Page:
 
 
 def cancel(account_id: int, import_id: int) -> Import:
-    """Cancel an import, at once if it is pending, else before its next chunk. Chunks that were applied stay.
+    """Cancel an import: at once if it is pending, else before its next chunk. Applied chunks are not undone.
 
     Raises NotFound, or Invalid if the import is finished or is being undone.
     """
@@ -498,8 +498,8 @@ def cancel(account_id: int, import_id: int) -> Import:
 def undo(account_id: int, import_id: int) -> Import:
     """Start the undo of an import and return the import.
 
-    Raises NotFound; raises Invalid if the import is running, failed, was a dry run, is or was undone, or ended more
-    than 24 hours ago.
+    Raises NotFound. Raises Invalid if the import is running, has failed, was a dry run, is being or was undone, or
+    ended more than 24 hours ago.
     """
     require_write_transaction()
     job = get(account_id, import_id)
