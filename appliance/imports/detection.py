@@ -114,7 +114,7 @@ def _take_titles(text: str) -> tuple[str, str]:
 
 
 def _take_last_particles(first: str) -> tuple[str, str]:
-    """Return (first name, particles at its end), as `van` is the last name's in `Beethoven, Ludwig van`."""
+    """Return (first name, particles at its end): `Ludwig` and `van` for `Ludwig van` of `Beethoven, Ludwig van`."""
     words = first.split(" ")
     end = len(words)
     while end > 1 and words[end - 1] in _PARTICLES:

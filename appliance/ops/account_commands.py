@@ -57,7 +57,7 @@ def _parse_id(text: str) -> int:
 
 
 def _parse_limit(text: str) -> int:
-    """Return a limit, or -1 for `none`. Raises ArgumentTypeError, which argparse reports."""
+    """Return a limit, or -1 for the text `none`. Raises ArgumentTypeError, which argparse reports."""
     from appliance.accounts.limits import MAX_LIMIT
 
     if text == "none":

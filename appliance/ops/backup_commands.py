@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from appliance.ops.stores.base import Store
 
 Loader = Callable[..., LoadedConfig]
-# The commands that create a backup or a copy lower their own priority by this much: they may run beside the service.
+# The increment of the niceness of the commands that create a backup or a copy, because they may run beside the service.
 _NICENESS = 10
 _PRINTED_COUNTS = {"contact": "contacts", "campaign": "campaigns", "message": "messages"}
 
@@ -102,21 +102,21 @@ def _add_copies_commands(top: Any, command: Callable[..., Any], load: Loader) ->
 
 
 def _parse_store_url(text: str) -> str:
-    """Return the URL of a store. Raises ArgumentTypeError for another text, also an empty one of an unset variable."""
+    """Return the URL of a store. Raises ArgumentTypeError for any other text, also for that of an empty variable."""
     if not stores.is_store_url(text):
         raise argparse.ArgumentTypeError("must begin with s3://, sftp:// or file:///")
     return text
 
 
 def _load_copy_settings(options: argparse.Namespace, load: Loader) -> tuple[Path, Copies]:
-    """Return the data directory, whose key is loaded, and the settings of copies, including those saved on a page."""
+    """Return the data directory and the settings of copies, including those saved on a page; also load the key."""
     directory = Path(load(options).config.data_dir)
     path = directory / archive.DATABASE
     if not os.path.lexists(path):
         raise BackupCommandFailed(f"{directory} contains no data; campanero restore URL lists the copies there")
     crypto.load_key(directory)
     settings = load(options).config.copies
-    # A database of another schema has to be backed up too, and one that is damaged has its own message.
+    # A database of another schema must be copied, too, and a damaged database is reported later with its own message.
     try:
         is_current = migrations.inspect_database(path).schema == len(MIGRATIONS)
     except migrations.UnusableDatabase as error:
@@ -180,7 +180,7 @@ def _run_copy(options: argparse.Namespace, load: Loader) -> None:
 
 
 class _Progress:
-    """A progress line on stderr that overwrites itself. Nothing is printed if stderr is not a terminal."""
+    """A progress line on stderr that each change overwrites. Nothing is printed if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._last_line = ""
@@ -225,7 +225,7 @@ def _print_line(words: str) -> None:
 
 
 def _run_restore_from_store(options: argparse.Namespace, load: Loader) -> int:
-    """List the copies in a store, or restore the one that was chosen."""
+    """List the copies in a store, or restore the chosen one; return the exit code."""
     from appliance import app
     from appliance.ops.backups import restore
     from appliance.ops.copies import restore as copies_restore
@@ -328,7 +328,7 @@ def _print_faults(faults: list[str]) -> int:
 
 @contextmanager
 def _open_catalog(directory: Path, settings: Copies) -> "Iterator[tuple[Store, list[CopyEntry], list[str]]]":
-    """Yield the store, the copies in it that this machine can read, and a sentence for each problem with them."""
+    """Yield (store, its copies, a sentence for each problem with them). The key of this machine must be loaded."""
     from appliance.ops.copies import catalog, keys, local
 
     try:

@@ -354,7 +354,7 @@ def _connect_signals() -> None:
 
 
 def _choose_port(listen: str) -> str:
-    """Return a listen address with a free port instead of port 0, so that links and messages have the real port."""
+    """Return a listen address with a free port in place of port 0, so that links and messages name the real port."""
     host = listen.rpartition(":")[0]
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host.strip("[]"), 0))
@@ -381,7 +381,7 @@ def _key_create(options: argparse.Namespace) -> None:
 
     _open_database(options)
     read(access.KeyWrite, {"name": options.name})
-    # Without an option, an agent gets the scopes that agents may have.
+    # Without an option for scopes, the key of an agent gets all scopes that agents may have.
     by, scope = Actor("cli"), "draft" if options.agent and options.scope == "full" else options.scope
     args = (options.account, options.name, scope, options.test, by, options.agent)
     print(transactions.write(access.issue_key, *args))

@@ -40,17 +40,17 @@ def is_used() -> bool:
 
 
 class HeartbeatTimer:
-    """Says every five seconds that a machine without a lease has to write its heartbeat.
+    """A timer that is due every five seconds on a machine without a lease, which then writes its heartbeat.
 
-    A machine that follows this one shows by it how far it is behind, and whether this one still runs. With a lease,
-    each renewal writes it.
+    From the heartbeat, a machine that follows this one computes how far it is behind, and whether this one still runs.
+    With a lease, each renewal writes the heartbeat.
     """
 
     def __init__(self) -> None:
         self._due_at = 0.0
 
     def is_due(self) -> bool:
-        """Return whether the heartbeat is due, and count from now on."""
+        """Return whether the heartbeat is due; if it is, start the next interval."""
         now = time.monotonic()
         if now < self._due_at or not is_used() or config.current().lease.store:
             return False
@@ -59,19 +59,19 @@ class HeartbeatTimer:
 
 
 class CheckpointGuard:
-    """Says when this process has to checkpoint although Litestream is used; ask it about once a second.
+    """Decides whether this process must checkpoint although Litestream is used; ask it about once a second.
 
-    Litestream reads the log file itself. A process that is killed in a commit may leave frames there that Litestream
-    has copied, and that the next process overwrites. Litestream then copies the whole database file again, and fails as
-    long as the file lacks pages that are in the log only. While it copies nothing, or does not run, the log is
-    therefore copied into the file here, without waiting for readers.
+    Litestream reads the log file itself. If a process is killed during a commit, the log may contain frames that
+    Litestream has copied and that the next process overwrites. Litestream then copies the whole database file again,
+    and fails as long as pages are only in the log. So while Litestream copies nothing, or does not run, this process
+    checkpoints, without waiting for readers.
     """
 
     def __init__(self) -> None:
         self._asked_at, self._is_late = 0.0, False
 
     def should_checkpoint(self, database: Path) -> bool:
-        """Return whether Litestream is not used, or has copied nothing for `_LATE_SECONDS`."""
+        """Return whether Litestream is not used, does not answer, or has copied nothing for `_LATE_SECONDS`."""
         if not is_used():
             return True
         now = time.monotonic()
@@ -85,9 +85,9 @@ class CheckpointGuard:
 
 
 def read_last_sync(database: Path) -> float:
-    """Return when Litestream last had copied everything in a database, in seconds since 1970.
+    """Return when Litestream had last copied all changes of a database, in seconds since 1970.
 
-    Without a change of the database it still looks at it each second. Raises LitestreamDown.
+    The time advances each second even if the database does not change. Raises LitestreamDown.
     """
     path = config.current().litestream.socket
     for entry in _list_databases(path):
@@ -103,10 +103,10 @@ def read_last_sync(database: Path) -> float:
 
 
 def _find_last_read(database: Path) -> float | None:
-    """Return when Litestream last read the log, in seconds since 1970, if that has changed for some seconds since.
+    """Return when Litestream last read the log, in seconds since 1970, if the log was changed some seconds after that.
 
-    Litestream reports a sync also while it fails to read the log and has only nothing new to copy. It stores what it
-    reads in files of its own beside the database.
+    None otherwise. Litestream also reports a sync while it cannot read the log. The time is that of the newest file in
+    which it stores what it has read.
     """
     folder = _get_state_folder(database) / "ltx" / "0"
     try:
@@ -118,14 +118,14 @@ def _find_last_read(database: Path) -> float | None:
 
 
 def _get_state_folder(database: Path) -> Path:
-    """Return the folder in which Litestream stores what it has read of a database, and copied."""
+    """Return the folder beside a database in which Litestream stores its state and the changes it has read."""
     return database.parent / f".{database.name}-litestream"
 
 
 def forget_state(database: Path) -> None:
-    """Delete what Litestream knows of a database that another one is about to replace; it must not run.
+    """Delete Litestream's state of a database file that is about to be replaced; Litestream must not run.
 
-    With that, it would look for files of the former database, and copy nothing to a new replica.
+    With the old state it would expect files of the former database, and would not copy to a new replica.
     """
     folder = _get_state_folder(database)
     if folder.exists():

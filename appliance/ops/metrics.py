@@ -73,7 +73,7 @@ def _collect_process_metrics() -> Iterator[Family]:
 
 
 def _read_resident_bytes(peak_kib: int) -> int:
-    """Return the resident memory of this process in bytes, or the peak (`peak_kib`) in bytes without /proc."""
+    """Return the resident memory of this process in bytes; without /proc, `peak_kib` (its peak in KiB) in bytes."""
     try:
         return int(_STATM_PATH.read_text().split()[1]) * _PAGE_BYTES
     except OSError:
@@ -92,7 +92,7 @@ def measure_database(directory: Path) -> tuple[int, int]:
 
 
 def _collect_replication_metrics() -> Iterator[Family]:
-    """Yield whether Litestream answers, and if so the seconds since it had copied everything."""
+    """Yield whether Litestream answers, and if so the seconds since it had copied all changes."""
     try:
         lag = max(0.0, time.time() - litestream.read_last_sync(Path(config.current().data_dir) / "campanero.db"))
     except litestream.LitestreamDown:
@@ -268,7 +268,7 @@ _FAILURES = Counter("job_failures_total", "Failed background jobs by name.", ("j
 
 
 class JobMetrics:
-    """The metrics of background jobs: how many of each name are waiting and running, and how often each failed.
+    """The metrics of background jobs: for each name, how many are waiting and running, and how many runs failed.
 
     `waiting` returns the names of the jobs that wait for a thread.
     """
@@ -281,7 +281,7 @@ class JobMetrics:
         _JOB_COUNTS.set_function(self._collect_states)
 
     def register(self, name: str) -> None:
-        """Add a job to the metrics, so that the metrics contain the job even before its first run."""
+        """Add a job, so that the metrics contain it even before its first run."""
         self._names.add(name)
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""The support bundle: one file that tells what an installation looks like, without secrets and without people.
+"""The support bundle: one file that describes an installation, without secrets and personal data.
 
-It is for people who help with a problem from outside. Texts go through `logs.redact`, as the log does, and rows of
-tables are only counted. Each part is written by itself, so that the bundle of a damaged installation has the others.
+It is for outsiders who help with a problem. Texts are redacted by `logs.redact`, like the log, and rows of tables are
+only counted. Each part is collected independently, so the bundle of a damaged installation still has the other parts.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from appliance.storage.database import rows, scalar
 if TYPE_CHECKING:
     from appliance.ops.doctor.checks import Finding
 
-# The last bytes of each log file that are included.
+# The maximum number of bytes of each log file, from its end, that are included.
 MAX_LOG_BYTES = 2_000_000
 _README = """This is a support bundle of Campanero {version}, written at {time}.
 
@@ -48,7 +48,7 @@ It contains no contacts, no texts of messages, no passwords and no keys. It does
 Of URLs only the host is left, because a path may be a secret.
 Everything is plain text: read it before you pass it on.
 """
-# What follows the host in a URL, as that of a webhook, an SMS gateway or a store: path and query may be secrets.
+# The part of a URL after the host: the path and query of a webhook, an SMS gateway or a store may be secrets.
 _LOCATION = re.compile(r"(\b(?!file:)[a-z][a-z0-9+.-]{0,20}://[^\s\"'<>/?#]{1,300}[/?#])[^\s\"'<>]+", re.IGNORECASE)
 _PRAGMAS = ("user_version", "page_size", "page_count", "freelist_count", "journal_mode", "synchronous", "auto_vacuum")
 
@@ -115,7 +115,7 @@ def write_bundle(loaded: LoadedConfig, target: Path, read_findings: Callable[[],
 
 
 def _collect(collect: Callable[[], str]) -> str:
-    """Return a part, or the reason why it cannot be collected: a bundle is most needed if something is broken."""
+    """Return a part, or the reason why it cannot be collected: a bundle is needed most if something is broken."""
     try:
         return collect()
     except Exception as error:
@@ -154,7 +154,7 @@ def _describe_machine(directory: Path) -> dict[str, Any]:
 
 
 def _measure_files(directory: Path) -> dict[str, int]:
-    """Return the size of each entry of the data directory in bytes, of a directory with everything in it."""
+    """Return the size in bytes of each entry of the data directory; a directory has the size of all files in it."""
     sizes = {}
     for path in sorted(directory.iterdir()):
         files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
@@ -187,7 +187,7 @@ def _describe_database() -> dict[str, Any]:
 
 
 def _read_logs(directory: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of the log file and of the rotated files, the last `MAX_LOG_BYTES` bytes of each."""
+    """Yield (name, text) of the log file and its rotated files, with the last `MAX_LOG_BYTES` bytes of each."""
     if not name:
         yield "logs/README.txt", "The log goes to stderr. With systemd: journalctl -u campanero --since -2d\n"
         return

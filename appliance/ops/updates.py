@@ -1,8 +1,8 @@
-"""The notice of a newer version: once a day the address in `updates.url` is read, if the operator has set one.
+"""The notice of a newer version: the URL in the setting `updates.url` is read once a day, if there is one.
 
-The request says nothing about the installation. The answer is the JSON of a latest release as GitHub and Forgejo return
-it (docs.github.com/rest/releases: GET /repos/OWNER/REPO/releases/latest), of which only `tag_name` and `html_url` are
-used. It is stored as the setting `newest_release`, so that `campanero doctor` finds it too.
+The request reveals nothing about the installation. The response is the JSON of a latest release as GitHub and Forgejo
+return it (docs.github.com/rest/releases: GET /repos/OWNER/REPO/releases/latest); only `tag_name` and `html_url` are
+used. It is stored as the setting `newest_release`, which `campanero doctor` reads, too.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ class NewVersion(NamedTuple):
 
 
 def check_if_due() -> None:
-    """Read `updates.url` and store the newest release, if that was not tried in the last day. Waits for the server.
+    """Read `updates.url` and store the newest release, unless that was tried in the last day. Waits for the server.
 
-    A failure is logged and tried again after a day: a notice is not worth more requests.
+    A failure is logged, and the next attempt is made after a day.
     """
     url = config.current().updates.url
     if not url or not _is_due():
@@ -63,7 +63,7 @@ def check_if_due() -> None:
 
 
 def find_new_version() -> NewVersion | None:
-    """Return the newest version found if it is newer than this one, else None; also None if `updates.url` is empty."""
+    """Return the newest known version if it is newer than this one, else None; also None if `updates.url` is empty."""
     row = fetch_one("SELECT value FROM setting WHERE name = ?", (_ROW,)) if config.current().updates.url else None
     if row is None:
         return None
@@ -80,7 +80,7 @@ def _is_due() -> bool:
 
 
 def _is_page(url: str) -> bool:
-    """Return whether a text is the https URL of a page; the server of `updates.url` may send anything."""
+    """Return whether a text is an https URL, because the server of `updates.url` may send anything."""
     try:
         return urlsplit(url).scheme == "https" and len(url) <= _MAX_URL_CHARACTERS
     except ValueError:
@@ -88,13 +88,13 @@ def _is_page(url: str) -> bool:
 
 
 def _parse(version: str) -> tuple[int, ...] | None:
-    """Return the numbers of a version, or None for anything else, such as a preview (`v0.2.0-rc1`)."""
+    """Return the numbers of a version, or None for any other text, such as a preview (`v0.2.0-rc1`)."""
     match = _VERSION.fullmatch(version)
     return tuple(int(number) for number in match[1].split(".")) if match else None
 
 
 def _store(release: _Release | None) -> None:
-    """Store a release; after a failure (None) only the time, and an earlier release stays known."""
+    """Store a release. After a failure (None), only the time is stored, and the former release is kept."""
     require_write_transaction()
     value = json.dumps(msgspec.to_builtins(release))
     run(

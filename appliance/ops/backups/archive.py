@@ -2,8 +2,8 @@
 
 A backup is a gzipped tar. `campanero-backup.json` comes first, so that the start of the file identifies a backup;
 `SHA256SUMS` and its signature come last, so that a truncated file is recognized. The signature is made with the
-installation's key, which is kept apart from backups: a person who can change a backup but has no key cannot have the
-change restored. A backup that contains a file whose name `is_member_name` does not allow is rejected.
+installation's key, which is not stored with the backups. Without the key, nobody can change a backup so that it is
+still accepted. A backup that contains a file whose name `is_member_name` does not allow is rejected.
 """
 
 import errno
@@ -89,9 +89,10 @@ def finish_installation(directory: Path) -> None:
 
 
 def find_shared_folder(directory: Path) -> str | None:
-    """Return the name of a folder that a restore would empty although other data lies in it, or None.
+    """Return the name of a folder that a restore would empty although it contains other data, or None.
 
-    A folder that is a link may lead to the data directory or the backups, or to the same place as another one.
+    A folder that is a symbolic link may lead to the data directory or the backups, or to the same place as another
+    folder.
     """
     data, backups = directory.resolve(), (directory / "backups").resolve()
     links_first = sorted(FILE_DIRECTORIES, key=lambda name: not (directory / name).is_symlink())
@@ -101,7 +102,7 @@ def find_shared_folder(directory: Path) -> str | None:
         if any(place == other or place in other.parents for other in (data, *others)):
             return name  # emptying it would delete the other
         if any(other in place.parents for other in others):
-            return name  # it would be deleted with the other, or lies among backups
+            return name  # it would be deleted with the other, or is among backups
     return None
 
 
@@ -118,7 +119,7 @@ def _replace_content(source: Path, target: Path) -> None:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        # From here on, an interrupted call has moved files, so that the target must not be emptied again.
+        # From here on, files were moved into the target, so a call after an interruption must not empty it again.
         source.rename(moving)
     if not moving.exists():
         return
@@ -134,7 +135,7 @@ def _replace_content(source: Path, target: Path) -> None:
 
 
 def _copy_to_device(source: Path, target: Path) -> None:
-    """Copy a file or a folder to another file system, in place of what an interrupted copy left there."""
+    """Copy a file or a folder to another file system, replacing what an interrupted copy left there."""
     if source.is_dir():
         target.mkdir(mode=0o700, exist_ok=True)
         for entry in source.iterdir():
@@ -155,8 +156,8 @@ _PATH_STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
 _MEMBER_NAME = re.compile(
     rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FILE_DIRECTORIES)})(?:{_PATH_STEP}){{1,8}})"
 )
-# Uploaded imports are kept for seven days and attached files for thirty, so a data directory has fewer files than this
-# limit, with which the checksums take some hundred MB of memory.
+# Uploaded imports are stored for seven days and attached files for thirty, so a data directory has fewer files than
+# this. With so many files, their checksums take some hundred MB of memory.
 MAX_FILES = 1_000_000
 _MAX_MANIFEST_BYTES = 65_536
 _SIGNATURE_BYTES = 64  # of hex
@@ -201,7 +202,7 @@ class Readable(Protocol):
 
 
 class ArchiveWriter:
-    """A writer of the members of a backup file, which collects their checksums for the last members."""
+    """Writes the members of a backup file, and collects their checksums for the last members."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar, self._sums = tar, ""
@@ -337,7 +338,7 @@ class _ArchiveReader:
 
 
 class _BoundedStream:
-    """A stream that raises DamagedArchive once more bytes were read than `allow` permitted."""
+    """A stream that raises DamagedArchive when more bytes are read than `allow` has permitted."""
 
     def __init__(self, path: Path, source: Readable) -> None:
         self._path, self._source = path, source
@@ -422,10 +423,10 @@ def _unpack_member(reader: _ArchiveReader, member: tarfile.TarInfo, into: Path) 
 
 
 def _read_signed_sums(reader: _ArchiveReader, member: tarfile.TarInfo, sums: dict[str, str]) -> SignedSums:
-    """Return the checksums in `member` and the signature in the member after it.
+    """Return the checksums in `member`, and the signature in the member after it.
 
-    The list is read only if it is not longer than the correct list. Raises DamagedArchive unless it equals `sums`, the
-    checksums by member name, and if there is no signature.
+    `sums` are the correct checksums by member name; a longer list is not read. Raises DamagedArchive if the list
+    differs from `sums`, or if there is no signature.
     """
     longest = sum(len(_sum_line(checksum, name)) for name, checksum in sums.items())
     content = reader.content(member, longest)

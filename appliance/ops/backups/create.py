@@ -66,15 +66,15 @@ def list_backups(directory: Path) -> list[BackupFile]:
     return sorted(backups, key=lambda backup: (backup.created_at, backup.path.name), reverse=True)
 
 
-# The interval by which backups are kept if none are made automatically: a day.
+# The interval for `prune_backups` if no backups are made automatically: a day.
 _DEFAULT_INTERVAL_SECONDS = 86_400
 
 
 def prune_backups(directory: Path, settings: schema.Backup) -> int:
-    """Delete scheduled backups, and return how many were deleted.
+    """Delete surplus scheduled backups, and return how many were deleted.
 
-    The first backup of each of the last `settings.keep` intervals that have one is kept, and the newest backup. Backups
-    on request therefore do not push out backups of earlier days, however many are made.
+    Kept are the newest backup, and the first backup of each of the last `settings.keep` intervals that have one. So
+    backups on request do not replace those of earlier days, however many there are.
     """
     interval_ms = (config.parse_seconds(settings.every) or _DEFAULT_INTERVAL_SECONDS) * 1000
     backups = [backup for backup in list_backups(directory) if backup.is_scheduled]
@@ -110,9 +110,9 @@ def create_backup(
 ) -> Manifest:
     """Back up a data directory into the new file `target`, and return the backup's manifest. The key must be loaded.
 
-    With `with_key` it includes the secret key. The service may write meanwhile: the backup contains the database as it
-    was at one moment. `report_progress` gets the name of the current step and its progress from 0 to 1. Raises
-    BackupFailed (UnusableSource for a damaged database) or OSError without leaving a file.
+    With `with_key`, the backup includes the secret key. The service may write meanwhile: the backup contains the
+    database as it was at one moment. `report_progress` gets the name of the current step and its progress from 0 to 1.
+    Raises BackupFailed (UnusableSource for a damaged database) or OSError; then no file is left.
     """
     source = directory / DATABASE
     if not os.path.lexists(source):
@@ -142,11 +142,11 @@ def create_backup(
 
 
 def find_journal_end(directory: Path, source: Path) -> JournalPosition | None:
-    """Return the end of the journal; all lines before it are of writes that a later reader of the database sees.
+    """Return the end of the journal. A database copy that begins later contains the writes of all lines before it.
 
-    A line is written just before its commit. The end of another write transaction comes after that commit. Without it,
-    a backup could have neither an opt-out nor, by this position, its line. Raises BackupFailed if the journal has an
-    unknown format.
+    A line is written just before its commit, so this waits for the end of the running write transaction. Otherwise the
+    line of an opt-out could be before the returned position although the backup does not contain the opt-out. Returns
+    None without a journal. Raises BackupFailed if the journal has an unknown format.
     """
     try:
         end = journal.find_end(directory / journal.JOURNAL_FILE)
@@ -179,7 +179,7 @@ def require_usable_database(source: Path) -> None:
 
 
 class DatabaseCopy(NamedTuple):
-    """A verified copy of a database: an open file without a name, its schema version, and a connection to it."""
+    """A verified copy of a database: an open, unlinked file, its schema version, and a connection to it."""
 
     file: BinaryIO
     schema: int
@@ -193,7 +193,7 @@ def copy_database(source: Path, directory: Path, report_progress: ProgressCallba
     Writers are not blocked during the copy. The file is created in `directory` and unlinked at once, so it disappears
     with the process. Raises UnusableSource if the database is damaged.
     """
-    # In a shared directory other users could take a name that they can guess.
+    # In a shared directory, other users could create a file with a predictable name first.
     name = f"{os.getpid()}-{secrets.token_hex(4)}-{DATABASE}"
     path = directory / f"{data_dir.PART_PREFIX}{name}{data_dir.PART_SUFFIX}"
     with ExitStack() as stack:
@@ -208,7 +208,8 @@ def copy_database(source: Path, directory: Path, report_progress: ProgressCallba
         # A rollback journal would be created under the name of the unlinked file.
         copy.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
         original = stack.enter_context(_open_connection(source))
-        # The read transaction hides later writes. Without it, SQLite would restart the copy after each write.
+        # The read transaction fixes the state that is copied. Without it, SQLite would restart the copy after each
+        # write.
         original.execute("BEGIN")
         schema = int(original.execute("SELECT user_version FROM pragma_user_version, sqlite_schema LIMIT 1").get)
         with copy.backup("main", original, "main") as copying:
@@ -283,7 +284,7 @@ _RETRY_AFTER_MS = 3600 * 1000
 
 
 class ScheduleState(NamedTuple):
-    """Whether a backup is requested or running, and how the last backup ended."""
+    """Whether a backup is requested or running, and how the last one ended."""
 
     is_running: bool
     failure: str  # the error of the last finished backup, empty if it succeeded or there was none
@@ -292,7 +293,7 @@ class ScheduleState(NamedTuple):
 class _Schedule:
     """The part of the schedule's state that is only in memory. The existing backups are read from their folder.
 
-    `not_before` is the earliest time of the next attempt after a failure, and `latest` is the result of `_find_latest`,
+    `not_before` is the earliest time of the next attempt after a failure. `latest` is the result of `_find_latest`, or
     None until `is_due` needs it. Both are in milliseconds.
     """
 
@@ -347,7 +348,7 @@ def _get_data_directory() -> Path:
 
 
 def run_scheduled_backup(is_stopping: threading.Event) -> None:
-    """Create a backup if one is due, then delete backups of earlier intervals (`prune_backups`). Errors are logged.
+    """Create a backup if one is due, and delete surplus ones (`prune_backups`). Errors are logged.
 
     Returns at once if another thread is creating a backup. Setting `is_stopping` terminates a running backup.
     """

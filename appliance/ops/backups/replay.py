@@ -16,9 +16,9 @@ from appliance.storage.journal import JournalLine, Sent
 from appliance.storage.models import Channel
 from appliance.storage.transactions import require_write_transaction
 
-# The journal records refusals (opt-outs, suppressions, left lists, erasures), choices of tracking, and which messages
-# were sent. All other data that is newer than the backup is lost, consent included. Replaying a line whose effect the
-# database already contains has no effect.
+# The journal records refusals (opt-outs, suppressions, left lists, erasures), choices of tracking, and sent messages.
+# All other data that is newer than the backup is lost, including consent. A line whose effect the database already
+# contains changes nothing.
 
 _EVIDENCE = Evidence("restore", "system")
 _CHUNK_LINES = 500

@@ -1,9 +1,9 @@
-"""Apply to a restored database which messages were sent after its backup, by the journal and the replaced database.
+"""Mark messages in a restored database that were sent after the backup, by the journal and the replaced database.
 
-A line of the journal names messages by their ids, and ids alone could lie: rows may have been deleted and created
-again, or the journal may be of another machine that went on from the same backup. So a row counts as the message of a
-line only if account, campaign or run, and recipient are the same, and an id without a row is looked for by its campaign
-and contact, or its run and step. What the backup has no row for is stored as a `RestoredSend`.
+A line of the journal names messages by their ids. Ids alone are not reliable: rows may have been deleted and created
+again, or the journal may be of another machine that continued from the same backup. So a row counts as the message of a
+line only if account, campaign or run, and recipient are the same. If the id has no such row, a row with the same
+campaign and contact, or run and step, is used. A message without any row in the backup is stored as a `RestoredSend`.
 """
 
 import json
@@ -21,7 +21,7 @@ from appliance.storage.database import fetch_one, rows, run_set
 from appliance.storage.journal import SENT_HASH_BYTES, Sent, SentMessage
 from appliance.storage.transactions import require_write_transaction
 
-# Messages with these statuses would be sent, or might be sent by a person who does not know that they were.
+# Messages with these statuses would be sent, or a user who does not know that they were sent might send them again.
 _SENDABLE = ("queued", "held", "sending", "uncertain")
 _OPEN_PHASES = ("scheduled", "holding", "sending", "paused")
 _NO_HASH = bytes(SENT_HASH_BYTES)
@@ -43,11 +43,12 @@ class StoredRow(NamedTuple):
 
 
 class SendReplay:
-    """The replay of the lines of kind `Sent`, and its counts.
+    """The replay of the lines of kind `Sent`, with the number of messages by result in `counts`.
 
-    `sent` are messages that are now marked as sent, `uncertain` those that a person has to decide about, `expected`
-    those whose campaign or flow has not created their rows in the backup, and `unknown` those of campaigns, flows and
-    programs that cannot send them again.
+    - `sent`: marked as sent
+    - `uncertain`: a user has to decide about them
+    - `expected`: their campaign or flow had not created their rows when the backup was made, and will create them
+    - `unknown`: no row is found, and nothing can create and send them again
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class SendReplay:
         self._last_ids: dict[str, int] = {}  # the highest id that a line names, by table
 
     def replay_line(self, line: Sent) -> None:
-        """Replay a line in the caller's transaction. One whose acceptance is unknown waits for `finish`."""
+        """Replay a line in the caller's transaction; a doubtful line (acceptance unknown) is left to `finish`."""
         require_write_transaction()
         if line.is_doubtful:
             self._doubtful.append(line)
@@ -65,12 +66,15 @@ class SendReplay:
             self._replay(line)
 
     def finish(self) -> None:
-        """Replay the lines of messages whose acceptance is unknown, unless another line has marked them as sent."""
+        """Replay the doubtful lines, except for messages that another line has marked as sent.
+
+        Also reserve the ids of contacts and runs that lines name, as far as the restored database has not reached them.
+        """
         require_write_transaction()
         for line in self._doubtful:
             self._replay(line)
         self._doubtful = []
-        # Nobody else may get the id of a contact or run that was created after the backup.
+        # No other contact or run may get the id of one that was created after the backup.
         for table, number in self._last_ids.items():
             database.reserve_ids(table, max(0, number - database.last_id(table)))
 
@@ -109,7 +113,10 @@ class SendReplay:
     def _replay_missing(
         self, line: Sent, source: Source, missing: list[SentMessage], sent: list[LedgerRow], uncertain: list[LedgerRow]
     ) -> None:
-        """Find messages whose ids are not in the backup by campaign and contact, or run and step, or store them."""
+        """Find messages whose ids are not in the backup by campaign and contact, or run and step; store the rest.
+
+        The rows that are found are added to `sent` or `uncertain`.
+        """
         rows_by_key = _find_by_key(source, missing)
         expected = []
         for message in missing:
@@ -120,10 +127,11 @@ class SendReplay:
                 candidates.remove(stored)
                 (sent if is_same and not line.is_doubtful else uncertain).append(stored.row)
             if stored is None and (not candidates or source.flow_id is not None):
-                # A run may come to a step again. A campaign has one message for each contact.
+                # A run may take a step twice, and then has a message for each time. A campaign has one message for each
+                # contact.
                 expected.append(message)
             elif not is_same and source.flow_id is None:
-                # The address may be that of another contact of the campaign.
+                # The address may belong to another contact of the campaign.
                 expected.append(message._replace(contact_id=0))
         self._store_expected(line, source, expected)
 
@@ -144,7 +152,7 @@ class SendReplay:
         self.counts["expected"] += run_set(_INSERT, items) if items else 0
 
     def _is_source_known(self, line: Sent) -> bool:
-        """Return whether the restored database has the campaign or flow of a line, and not another one of its id."""
+        """Return whether the restored database has the campaign or flow of a line, not a later one with its id."""
         table, number = ("flow", line.flow) if line.flow is not None else ("campaign", line.series or line.campaign)
         sql = f"SELECT 1 FROM {table} WHERE id = ? AND account_id = ? AND created_at IS coalesce(?, created_at)"
         return fetch_one(sql, (number, line.account, line.created)) is not None
@@ -168,7 +176,7 @@ class SendReplay:
 
 
 def _is_of_source(row: LedgerRow, source: Source, message: SentMessage) -> bool:
-    """Return whether a row is of the same campaign, or run and step, or is a single message too."""
+    """Return whether a row is of the same campaign, or run and step, as a message, or both are single messages."""
     if Source.from_row(row) != source:
         return False
     return source.flow_id is None or (row.run_id, row.step_id) == (message.run_id, message.step_id)
@@ -179,7 +187,10 @@ def _key(source: Source, message: SentMessage) -> tuple[int, ...]:
 
 
 def _find_by_key(source: Source, messages: list[SentMessage]) -> dict[tuple[int, ...], list[StoredRow]]:
-    """Return the rows of the contacts in a campaign, or of the runs in a flow, by key."""
+    """Return the stored rows for the contacts of some campaign messages, or the runs of some flow messages.
+
+    The keys are (contact id), or for a flow (run id, step id).
+    """
     if source.flow_id is not None:
         condition, numbers = "run_id IN (SELECT value FROM json_each(?))", [message.run_id for message in messages]
     else:
@@ -205,7 +216,7 @@ def _find_rows(column: str, numbers: list[int]) -> dict[int, StoredRow]:
 
 
 def _find_known_runs(source: Source, messages: list[SentMessage]) -> set[int]:
-    """Return the runs of the messages that the restored database has, of the same contact."""
+    """Return the ids of the messages' runs that the restored database has for the same contact; none for a campaign."""
     if source.flow_id is None:
         return set()
     contacts = {message.run_id: message.contact_id for message in messages}
@@ -217,8 +228,8 @@ def _find_known_runs(source: Source, messages: list[SentMessage]) -> set[int]:
     }
 
 
-# The replaced database may have claims and acceptances that the journal lacks: it was killed in the middle of a send.
-# Without `body_hash` a message was never rendered, so nothing of it was sent.
+# If the service was killed during a send, the replaced database may have claims and acceptances that the journal lacks.
+# A message without `body_hash` was never rendered, so nothing of it was sent.
 _UNSETTLED = (
     "SELECT m.account_id, m.campaign_id, CASE WHEN m.campaign_id IS NULL AND m.run_id IS NOT NULL THEN m.flow_id END, "
     "iif(m.campaign_id IS NULL, m.run_id, 0), iif(m.campaign_id IS NULL AND m.run_id IS NOT NULL, m.step_id, 0), m.id, "
@@ -230,9 +241,10 @@ _UNSETTLED = (
 
 
 def list_unsettled(current: apsw.Connection) -> list[Sent]:
-    """Return lines for the messages that a database has accepted or claimed and not settled.
+    """Return lines for the messages that a database has claimed or accepted but not settled.
 
-    The claims may have been sent, so their lines are doubtful. Raises apsw.Error for a database of an older schema.
+    Claimed messages may have been sent, so their lines are doubtful. Raises apsw.Error for a database of an older
+    schema.
     """
     hasher = AddressHasher()
     lines: list[Sent] = []

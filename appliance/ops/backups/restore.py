@@ -27,8 +27,8 @@ from appliance.storage.migrations import MIGRATIONS, migrate
 from appliance.storage.models import Account, Flow, Restoration, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
 
-# A message that is open in the backup may have been sent after the backup was created. A restore therefore stops the
-# sending of every account until a user has decided about its open messages.
+# A message that is queued in the backup may have been sent after the backup was created. So a restore stops the sending
+# of every account until a user has decided about its queued messages.
 
 HELD_REASON = accounts.RESTORED
 _OPEN_SQL = "status IN ('queued', 'held', 'sending')"
@@ -57,7 +57,10 @@ class HeldFlow(NamedTuple):
 
 
 class HeldSending(NamedTuple):
-    """Everything that an account would send if its sending were resumed. `restoration` is the last restore, if any."""
+    """Everything that an account would send if its sending were resumed.
+
+    `restoration` is the record of the last restore, or None.
+    """
 
     restoration: Restoration | None
     campaigns: list[HeldCampaign]
@@ -128,7 +131,7 @@ def _count_other_messages(account_id: int) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-# The schema of the first version that writes sent messages to the journal.
+# The schema version of the first version that writes sent messages to the journal.
 FIRST_SCHEMA_WITH_SENDS = migrations.MIGRATIONS.index(migrations.restored_sends) + 1
 # If the position in the manifest does not belong to the current journal, the lines to replay are selected by time,
 # beginning this long before the backup.
@@ -136,7 +139,7 @@ _JOURNAL_MARGIN_MS = 60_000
 
 
 class RestoreFailed(Exception):
-    """Nothing was restored; the current data is unchanged."""
+    """The restore failed before anything was replaced; the current data is unchanged."""
 
 
 class RestoreIncomplete(Exception):
@@ -155,7 +158,7 @@ class RestoreResult(NamedTuple):
 
 
 class Source(Protocol):
-    """A backup that can be restored; `name` is its path or place for messages."""
+    """A backup that can be restored; `name` is its path or URL for messages."""
 
     name: str
     manifest: Manifest
@@ -185,7 +188,7 @@ class _ArchiveSource:
 
 
 def describe_replay(restored: RestoreResult) -> list[str]:
-    """Return sentences that say what of the time since the backup was applied to the restored data."""
+    """Return sentences about the changes since the backup that were applied to the restored data."""
     replayed = restored.replayed
     refusals = {
         name.replace("_", " "): number for name, number in replayed._asdict().items() if name in REFUSALS and number
@@ -308,7 +311,7 @@ def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
 def _preserve_current_data(directory: Path, manifest: Manifest, report: Callable[[str], None]) -> Path:
     """Back up the current data and return the path of the backup.
 
-    If the database cannot be read, copy its files and return the directory with the copies. Raises RestoreFailed if the
+    If the database cannot be read, copy its files, and return the directory with these. Raises RestoreFailed if the
     backup fails for another reason.
     """
     folder = directory / backups.BACKUP_DIRECTORY
@@ -331,7 +334,7 @@ def _preserve_current_data(directory: Path, manifest: Manifest, report: Callable
 
 
 def _find_free_name(folder: Path) -> str:
-    """Return a name with the current time that no file in the folder has.
+    """Return a name with the current time that does not exist in the folder.
 
     The time alone is not unique, because a killed restore may be repeated within a second.
     """
@@ -360,7 +363,7 @@ def _prepare_database(
     migrations.bind_key()
     journal_path = directory / journal.JOURNAL_FILE
     current = _read_current_data(directory / DATABASE)
-    # They are known to the replaced database only, so they are kept for another restore.
+    # Only the replaced database contains them, so they are written to the journal for another restore.
     journal.append_to_file(journal_path, current.unsettled)
     if journal_path.exists():
         (staging / journal.JOURNAL_FILE).unlink(missing_ok=True)
@@ -384,8 +387,8 @@ def _prepare_database(
 def _names_all_sends(path: Path, manifest: Manifest) -> bool:
     """Return whether the journal names all messages that were sent since the backup.
 
-    It may be the journal of another machine, a version from before this kind of line may have sent some, or the lines
-    of that time were removed.
+    It does not if it is the journal of another machine, if a version that did not write such lines sent some of the
+    messages, or if lines of that time were removed.
     """
     if manifest.schema < FIRST_SCHEMA_WITH_SENDS or not path.exists():
         return False
@@ -421,10 +424,10 @@ def _require_tables() -> None:
 
 
 def _reject_triggers() -> None:
-    """Raise RestoreFailed if the open database has triggers or views of unknown origin.
+    """Raise RestoreFailed if the open database has triggers or views that are not ours.
 
-    A trigger could change data later, and for example resume the stopped sending. Our own triggers belong to the
-    indexes of custom data, which are dropped here first; the service creates them again when they are needed.
+    A trigger could change data later, for example resume the stopped sending. Our own triggers belong to the indexes of
+    custom data, which are dropped here first; the service creates them again when they are needed.
     """
     query_plan.drop_indexes()
     if names := migrations.find_foreign_objects(connection()):
@@ -436,7 +439,7 @@ def _reject_triggers() -> None:
 def _require_usable_database(path: Path, manifest: Manifest) -> None:
     """Raise RestoreFailed unless the unpacked database can be read and has the manifest's schema version.
 
-    A key fingerprint of the database must equal the manifest's.
+    If the database has a key fingerprint, it must equal that of the manifest.
     """
     try:
         facts = migrations.inspect_database(path, "take another backup")
@@ -459,12 +462,12 @@ def _hold_sending() -> list[int]:
     return [flow.id for flow in active_flows]
 
 
-# The ids of these tables leave the installation: in links, Message-IDs and return paths, and in webhooks.
+# The ids of these tables are published: in links, Message-IDs and return paths, and in webhooks.
 _PUBLISHED_TABLES = ("message", "confirmation", "event", "webhook_delivery")
 
 
 class _CurrentData(NamedTuple):
-    """What a restore takes over from the current database: nothing, if there is none or it cannot be read."""
+    """What a restore takes over from the current database; empty if there is none or it cannot be read."""
 
     last_ids: dict[str, int] = {}  # the highest id that each table has given to a row
     revoked_keys: list[str] = []  # the hashes of revoked API keys
@@ -503,12 +506,12 @@ def _read_unsettled(database: apsw.Connection) -> list[Sent]:
 
 
 def _skip_used_ids(last_ids: dict[str, int]) -> None:
-    """Leave out the ids that were given to rows after the backup: `last_ids` of the current database, if it was read.
+    """Reserve the ids that rows may have got after the backup; `last_ids` has those of the current database.
 
-    A link in an email that was sent after the backup would otherwise belong to the next message with its id: to another
-    recipient. The ids of `_PUBLISHED_TABLES` therefore continue at the time of the restore in milliseconds, which they
-    have not reached, because no installation creates a thousand rows a second all the time. This holds also without the
-    current database, and for a backup that is restored twice.
+    Otherwise a link in an email that was sent after the backup would belong to the next message with its id, and so to
+    another recipient. The ids of `_PUBLISHED_TABLES` continue at the current time in milliseconds, which exceeds all
+    ids in use, because no installation creates a thousand rows a second all the time. So this also works if the current
+    database cannot be read, and for a backup that is restored twice.
     """
     require_write_transaction()
     moment = min(clock.now_ms(), sandbox.FIRST_SANDBOX_ID // 2)
@@ -518,9 +521,9 @@ def _skip_used_ids(last_ids: dict[str, int]) -> None:
 
 
 def _end_access(revoked_keys: list[str]) -> None:
-    """End all sessions and invitations, and the API keys that were revoked in the current data.
+    """Delete all sessions and invitations, and revoke the API keys that were revoked in the current data.
 
-    What was ended after the backup must not become valid again.
+    Access that was ended after the backup must not become valid again.
     """
     require_write_transaction()
     run("DELETE FROM session WHERE 1")
@@ -530,9 +533,9 @@ def _end_access(revoked_keys: list[str]) -> None:
 
 
 def _find_readmitted(disabled_users: list[tuple[str, int]]) -> list[str]:
-    """Return the users who are enabled in an account of the restored data and have been disabled in it since then.
+    """Return the addresses of users who are enabled in the restored data but were disabled since, in the same account.
 
-    They are not disabled again, because a restore may have to undo that an intruder has disabled them.
+    They are not disabled again, because the restore may serve to undo that an intruder disabled them.
     """
     enabled = TeamMember.select(TeamMember, User).join(User).where(TeamMember.disabled_at.is_null())
     disabled = set(disabled_users)
@@ -550,7 +553,7 @@ def _record_restoration(manifest: Manifest, replayed: Replayed, paused: list[int
 def _checkpoint_current_database(path: Path) -> None:
     """Write the write-ahead log of the current database into it, and truncate the log.
 
-    A log that is left beside the restored database would be applied to the restored database.
+    SQLite would apply a remaining log to the restored database.
     """
     if not path.exists():
         return

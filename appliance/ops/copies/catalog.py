@@ -1,4 +1,4 @@
-"""The copies in a store: which there are, what is wrong with them, and which were deleted by others."""
+"""List the copies in a store, and find unusable, replaced and deleted ones."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from appliance.ops.copies.manifest import COPIES, CopyManifest, ObjectRef, Unkno
 from appliance.ops.stores import base
 from appliance.ops.stores.base import Store
 
-# What a store may have before its listing fails, because then it was not written by copies alone: manifests,
-# of which retention keeps 4,500 at most, and bytes of manifests that are not usable. Reading them takes time.
+# The limits for the listing of a store. A store that exceeds them also has files of other writers: retention keeps at
+# most 4,500 manifests, and reading unusable manifests takes time.
 MAX_MANIFESTS = 10_000
 MAX_UNUSABLE_BYTES = 1 << 30
 
@@ -35,7 +35,8 @@ _WRITTEN_BY_OTHERS = "others write to it; delete what is theirs, and give the st
 def list_copies(store: Store, reader: ReadingKeys) -> list[CopyEntry]:
     """Return the copies in a store, newest first.
 
-    Raises StoreError, also if there are more manifests, or more bytes of unusable ones, than copies can have.
+    Raises StoreError, also if the store has more than `MAX_MANIFESTS` manifests, or more than `MAX_UNUSABLE_BYTES` of
+    unusable ones.
     """
     sizes = {copy_id: info.size for info in store.list(COPIES) if (copy_id := manifests.parse_manifest_key(info.key))}
     if len(sizes) > MAX_MANIFESTS:
@@ -66,10 +67,11 @@ def _read_entry(store: Store, copy_id: str, reader: ReadingKeys) -> CopyEntry:
 
 
 def find_faults(entries: list[CopyEntry], state: State | None = None) -> list[str]:
-    """Return sentences about copies that cannot be used, and about signs that others have deleted copies.
+    """Return sentences about copies that cannot be used, and about copies that others have deleted or replaced.
 
-    `state` is what this machine knows of the store, if it made the copies. Whoever may write to a store may also
-    delete the newest copies; only this machine, or the time of the newest one, shows that.
+    `state` is what this machine has stored about the store, or None if it did not make the copies. Everybody who may
+    write to a store can delete its newest copies; that only shows in `state`, or in the age of the newest remaining
+    copy.
     """
     faults = [entry.fault for entry in entries if entry.fault]
     usable = {entry.id: entry for entry in entries if entry.manifest}
@@ -90,7 +92,7 @@ def find_faults(entries: list[CopyEntry], state: State | None = None) -> list[st
 
 
 def describe_age(manifest: CopyManifest) -> str | None:
-    """Return a warning if a copy, the newest of a store, is older than its interval lets expect, else None."""
+    """Return a warning if the newest copy of a store is much older than its interval, else None."""
     age_ms = clock.now_ms() - manifest.taken_at
     if not manifest.every_seconds or age_ms < 2 * manifest.every_seconds * 1000 + clock.DAY_MS // 24:
         return None
@@ -103,7 +105,7 @@ def describe_age(manifest: CopyManifest) -> str | None:
 def find_lost_objects(store: Store, entries: Iterable[CopyEntry]) -> list[str]:
     """Return the keys of objects of usable copies that are missing from the store, or have another size.
 
-    The store is only listed. Raises StoreError.
+    The objects are not read. Raises StoreError.
     """
     sizes = {info.key: info.size for prefix in (COPIES, manifests.BLOBS) for info in store.list(prefix)}
     refs = collect_objects(entry.manifest for entry in entries if entry.manifest)
@@ -111,10 +113,10 @@ def find_lost_objects(store: Store, entries: Iterable[CopyEntry]) -> list[str]:
 
 
 def collect_objects(copies: Iterable[CopyManifest]) -> dict[str, ObjectRef]:
-    """Return the objects of copies, which are given newest first, by their keys.
+    """Return the objects of copies by key; `copies` must be given newest first.
 
-    A file is encrypted again if the machine does not know the keys of its object, or if that was damaged: then the
-    object is as the newest copy describes it, and the older copies have the same content in it.
+    If this machine has no identity for the object of a file, or the object was damaged, the file is encrypted again
+    under the same key. Then the newest copy describes the object, and its content still fits the older copies.
     """
     refs: dict[str, ObjectRef] = {}
     for copy in copies:
@@ -124,12 +126,12 @@ def collect_objects(copies: Iterable[CopyManifest]) -> dict[str, ObjectRef]:
 
 
 def list_objects(manifest: CopyManifest) -> list[ObjectRef]:
-    """Return the objects of a copy, without its manifest and its base."""
+    """Return the objects of a copy: its segments and files, without its manifest and its base."""
     return [*manifest.segments, *(file.blob for file in manifest.files)]
 
 
 def verify_objects(store: Store, manifest: CopyManifest, refs: dict[str, ObjectRef]) -> list[str]:
-    """Read all objects of a copy, and return a sentence for each that is missing or has other bytes than it had.
+    """Read all objects of a copy, and return a sentence for each that is missing or was changed.
 
     `refs` are the objects of this copy and all newer ones (`collect_objects`). No private key is needed. Raises
     StoreError if the store cannot be reached.

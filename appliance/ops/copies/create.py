@@ -1,8 +1,8 @@
 """Creation of a copy: a snapshot of the database, encrypted into the spool, and uploaded from there.
 
-The snapshot is that of a backup, so the service may write meanwhile. Once the spool is complete, a copy that was
-interrupted is uploaded by the next call, without another snapshot. A copy exists when its manifest, its last object,
-does; a kill before that leaves objects that `prune_copies` deletes.
+The snapshot is made like that of a backup, so the service may write meanwhile. Once the spool is complete, an
+interrupted copy is uploaded by the next call, without another snapshot. A copy exists if its manifest exists, which is
+uploaded last; a kill before that leaves objects that `prune_copies` deletes.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from appliance.settings.copies import Copies
 from appliance.storage import journal
 
 SEGMENT_BYTES = 64 << 20
-# A differential copy larger than this part of its base is the last one: the next copy is full.
+# After a differential copy that is larger than this share of its base, the next copy is a full one.
 _MAX_DIFFERENTIAL_PART = 0.5
 # The tables whose rows are counted for the manifest.
 COUNTED_TABLES = (
@@ -44,7 +44,7 @@ ProgressCallback = Callable[[str, float], None]
 
 
 class CopyFailed(Exception):
-    """The copy could not be made; the message is the reason, and `__cause__` a StoreError if it is the store's."""
+    """The copy could not be made; the message is the reason. `__cause__` is the StoreError if the store failed."""
 
 
 def create_copy(
@@ -52,8 +52,8 @@ def create_copy(
 ) -> CopyManifest:
     """Make a copy of a data directory in the store of the settings, and return its manifest. The key must be loaded.
 
-    A copy that an earlier call could not upload is uploaded first. `report_progress` gets the name of the current step
-    and its progress from 0 to 1. Raises CopyFailed.
+    If an earlier call could not upload its copy, that copy is uploaded first. `report_progress` gets the name of the
+    current step and its progress from 0 to 1. Raises CopyFailed.
     """
     try:
         with local.lock(directory) as folder, closing(stores.open_store(settings.store, settings)) as store:
@@ -83,7 +83,7 @@ def create_copy(
 
 
 def find_recipients(folder: Path, settings: Copies) -> list[str]:
-    """Return the public keys that copies are encrypted to. Raises CopyFailed if there is none, or UnusableKey."""
+    """Return the public keys to which copies are encrypted. Raises CopyFailed if there is none, or UnusableKey."""
     protected = keys.read_protected_key(folder)
     recipients = list(dict.fromkeys([*settings.recipients, *([protected[0]] if protected else [])]))
     if not recipients:
@@ -95,9 +95,9 @@ def find_recipients(folder: Path, settings: Copies) -> list[str]:
 
 
 def resume_upload(store: Store, folder: Path, recipients: list[str], report_progress: ProgressCallback) -> bool:
-    """Upload the copy in the spool, and return whether there was one. Raises StoreError.
+    """Upload the copy in the spool, and return whether this was done. Raises StoreError.
 
-    A copy for another store, or for keys that are no longer those of the settings, is deleted instead.
+    A copy for another store, or for other recipients than those of the settings, is deleted instead.
     """
     spool = local.read_spool(folder)
     if spool is None:
@@ -110,13 +110,13 @@ def resume_upload(store: Store, folder: Path, recipients: list[str], report_prog
 
 
 def upload(store: Store, folder: Path, spool: Spool, report_progress: ProgressCallback) -> None:
-    """Upload what the store does not have yet, the manifest last, and make the copy the newest one."""
+    """Upload the objects that the store lacks, the manifest last, and make it the newest copy. Raises StoreError."""
     total = sum(item.ref.size for item in spool.plan.uploads) or 1
     done, uploaded = 0, local.list_uploaded(spool)
     for item in spool.plan.uploads:
         report_progress("uploading", done / total)
         present = store.head(item.ref.key)
-        # Another encryption of a file has the same key, and may have the same size
+        # An object of the same file that was encrypted differently has the same key, and may have the same size.
         is_own = item.ref.key in uploaded or not item.ref.key.startswith(BLOBS)
         if present is None or present.size != item.ref.size or not is_own:
             with (spool.path / item.file).open("rb") as file:
@@ -127,9 +127,9 @@ def upload(store: Store, folder: Path, spool: Spool, report_progress: ProgressCa
 
 
 def _read_state(folder: Path, store: Store) -> State:
-    """Return the stored state of the copies in a store; without one, take the sequence from the newest copy in it.
+    """Return the stored state of the copies in a store; without one, a state that continues its newest copy.
 
-    Raises CopyFailed if the copies there are those of another installation.
+    Raises CopyFailed if the store has copies of another installation.
     """
     state = local.read_state(folder, store.url)
     if state.newest is not None:
@@ -146,9 +146,9 @@ def _read_state(folder: Path, store: Store) -> State:
 def _find_usable_base(
     store: Store, folder: Path, settings: Copies, state: State, recipients: list[str]
 ) -> tuple[BaseCopy, PageIndex] | None:
-    """Return the full copy that a differential one can build on, and its page index, or None.
+    """Return the full copy on which a differential copy can build, with its page index, or None.
 
-    It must be whole in the store, encrypted to the same keys, and not too old.
+    It must be complete in the store, encrypted to the same recipients, and younger than the setting `full_every`.
     """
     base = state.base
     if base is None or base.recipients != recipients or base.id not in state.identities:
@@ -163,7 +163,7 @@ def _find_usable_base(
 
 
 class _Builder:
-    """The making of one copy in the spool."""
+    """Builds one copy in the spool."""
 
     def __init__(
         self,
@@ -235,9 +235,9 @@ class _Builder:
         return uploads
 
     def _write_files(self, store: Store, state: State) -> tuple[list[FileRef], dict[str, Blob], list[Upload]]:
-        """Return the files beside the database, what is known of their objects, and those to upload.
+        """Return the files of the copy, the blobs of their contents by key, and the blobs to be uploaded.
 
-        A content that the store has already is not encrypted again.
+        A file whose content the store already has is not encrypted again.
         """
         present = {info.key: info.size for info in store.list(BLOBS)} if state.blobs else {}
         known = {key: blob for key, blob in state.blobs.items() if present.get(key) == blob.ref.size}
@@ -275,7 +275,7 @@ class _Builder:
         return Upload(name, ObjectRef(key, len(content), hashlib.sha256(content).hexdigest()))
 
     def _encrypt(self, name: str, key: str, source: Any, recipients: list[Any]) -> Upload:
-        """Encrypt a stream into a file of the spool, synced to disk."""
+        """Encrypt a stream into a file of the spool, synced to disk. Raises OSError if reading or writing fails."""
         import pyrage
 
         descriptor = os.open(self._spool / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -284,7 +284,7 @@ class _Builder:
             try:
                 pyrage.encrypt_io(source, target, recipients)
             except pyrage.EncryptError as error:
-                # Its text is that of the error in reading or writing, such as a full disk.
+                # The error contains the text of the read or write error, such as a full disk.
                 raise OSError(f"{name} could not be encrypted: {error}") from None
             file.flush()
             os.fsync(file.fileno())
@@ -292,7 +292,7 @@ class _Builder:
 
 
 class _BlockStream:
-    """A stream of blocks that ends after about `SEGMENT_BYTES`, and begins again with the next block."""
+    """A stream of blocks in segments: it ends after about `SEGMENT_BYTES`, and `begin_segment` starts the next one."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks, self._rest, self._size = blocks, memoryview(b""), 0
@@ -317,7 +317,7 @@ class _BlockStream:
 
 
 class _HashingWriter:
-    """A file that counts and hashes what is written."""
+    """Writes to a file, and counts and hashes the written bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest, self.size = file, hashlib.sha256(), 0
@@ -336,7 +336,7 @@ class _HashingWriter:
 
 
 class _Limited:
-    """The first bytes of a file, which may grow meanwhile, as the journal does."""
+    """A stream of the first bytes of a file that may grow while it is read, such as the journal."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._left = file, size
@@ -350,8 +350,8 @@ class _Limited:
 def _hash_content(file: BinaryIO, size: int) -> tuple[str, str]:
     """Return the SHA-256 of the first bytes of a file as hex, and the key of its object.
 
-    The key is a hash of the content under a secret key, so that a reader of the store cannot tell whether it has a
-    file that the reader knows.
+    The key is a keyed hash of the content, so that others who can read the store cannot test whether it has a certain
+    file.
     """
     sha256, keyed = hashlib.sha256(), hashlib.blake2b(key=crypto.derive_key("copies blobs"), digest_size=32)
     stream = _Limited(file, size)

@@ -18,10 +18,11 @@ from appliance.ops.copies.manifest import CopyManifest, FileRef, ObjectRef, Unus
 from appliance.ops.stores import base
 from appliance.ops.stores.base import Store
 
-# A segment has some more than `create.SEGMENT_BYTES`.
+# A segment may be somewhat larger than `create.SEGMENT_BYTES`.
 _MAX_SEGMENT_BYTES = 192 << 20
 _RESERVED_BYTES = 16 << 20
-# A file that was encrypted again has another header: one line for each recipient, and one of random length.
+# A file that was encrypted again has a header of another size: one line for each recipient, and a line of random
+# length.
 _MAX_HEADER_BYTES = 64 << 10
 _SQLITE_HEADER = b"SQLite format 3\0"
 
@@ -40,9 +41,9 @@ def fetch_copy(
 ) -> list[str]:
     """Write the database, the key, the journal and the files of a copy into an empty directory.
 
-    Every byte is checked: with the checksums of the manifest, which must come from `catalog.list_copies`. Returns the
-    names of files that are missing or damaged in the store, which is possible only with `skip_lost_files`. Raises
-    DamagedCopy, or StoreError if the store cannot be reached.
+    All contents are verified with the checksums of the manifest, which must come from `catalog.list_copies`. Returns
+    the names of files that are missing or damaged in the store; without `skip_lost_files` these raise DamagedCopy.
+    Raises StoreError if the store cannot be reached.
     """
     names = [file.name for file in manifest.files]
     if wrong := next((name for name in names if not archive.is_member_name(name) or name == DATABASE), None):
@@ -74,7 +75,7 @@ def _require_space(into: Path, needed: int) -> None:
 
 
 def _read_base(store: Store, manifest: CopyManifest, reader: ReadingKeys) -> CopyManifest | None:
-    """Return the manifest of the full copy that a differential one builds on, or None."""
+    """Return the manifest of the full copy on which a differential copy builds, or None for a full copy."""
     if manifest.base is None:
         return None
     try:
@@ -99,7 +100,7 @@ def _fetch_database(
 ) -> None:
     identities = keys.parse_identities(reader.identities)
     segments = [*(base_manifest.segments if base_manifest else []), *manifest.segments]
-    # Pages of a base that is larger than the copy itself are cut off at the end.
+    # If the database has shrunk since the base, the pages after its end are cut off.
     max_pages = max(manifest.page_count, base_manifest.page_count if base_manifest else 0)
     total = sum(ref.size for ref in segments) or 1
     done = 0
@@ -135,7 +136,7 @@ def _fetch_database(
 
 
 def _download(store: Store, ref: ObjectRef, folder: Path) -> BinaryIO:
-    """Return an unnamed file with the bytes of an object, which are those of the manifest. Raises DamagedCopy."""
+    """Return an unnamed file with an object, whose checksum is verified. Raises DamagedCopy."""
     if ref.size > _MAX_SEGMENT_BYTES:
         raise DamagedCopy(f"{ref.key} is too large for a segment")
     target: Any = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - the caller closes it
@@ -154,9 +155,9 @@ def _download(store: Store, ref: ObjectRef, folder: Path) -> BinaryIO:
 
 
 def _copy_object(store: Store, ref: ObjectRef, target: BinaryIO, surplus_bytes: int = 0) -> str:
-    """Write an object into a file, and return its SHA-256 as hex, or empty if it has another size.
+    """Write an object into a file, and return its SHA-256 as hex, or "" if its size differs from `ref.size`.
 
-    It ends soon after the size, with up to `surplus_bytes` of a larger object.
+    Of a larger object, at least `surplus_bytes` beyond that size are written.
     """
     digest, size = hashlib.sha256(), 0
     with store.open(ref.key) as stream:
@@ -177,14 +178,15 @@ def _decrypt(source: Any, target: Any, identities: list[Any], name: str) -> None
     except OSError as error:
         if error.errno is not None:
             raise
-        # So pyrage reports content that fails its authentication.
+        # pyrage raises OSError without an errno for content whose authentication fails.
         raise DamagedCopy(f"{name} cannot be decrypted: {error}") from None
 
 
 def _fetch_file(store: Store, file: FileRef, into: Path, reader: ReadingKeys) -> None:
-    """Write a file of a copy.
+    """Write a file of a copy, and verify its content.
 
-    Its content decides, not that of its object: a blob that a store has lost is encrypted again by the next copy.
+    The checksum of the encrypted object is not verified: an object that was lost or damaged is encrypted again by a
+    later copy, and then has other bytes.
     """
     path = into / file.name
     own = reader.by_object.get(file.blob.key)

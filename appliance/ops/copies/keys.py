@@ -1,8 +1,8 @@
-"""The keys of copies: who can read them, and who has signed them (docs/decisions.md#31).
+"""The keys of copies: which keys read them, and which key has signed them (docs/decisions.md#31).
 
-A copy is encrypted with age to the operator's recipients, whose identities (private keys) are not on this machine, and
-signed with an Ed25519 key that is derived from the installation's key. The operator keeps the public key of the
-signature together with an identity: both are lines of a recovery key.
+A copy is encrypted with age to the operator's recipients (public keys), whose identities (private keys) are not on this
+machine. It is signed with an Ed25519 key that is derived from the installation's key. A recovery key is a file with an
+identity and the public key of the signature, which the operator stores elsewhere.
 """
 
 import base64
@@ -33,9 +33,9 @@ class UnusableKey(Exception):
 
 
 class ReadingKeys(NamedTuple):
-    """What a reader of copies needs: identities of age, and the public keys whose signatures are trusted.
+    """The keys of a reader of copies: identities of age, and the public keys whose signatures are trusted.
 
-    `by_object` has identities that read only one object each, by its key.
+    `by_object` has identities that read only one object each, by the key of the object.
     """
 
     identities: list[str]
@@ -44,7 +44,7 @@ class ReadingKeys(NamedTuple):
 
 
 def parse_recipients(texts: list[str]) -> list[Any]:
-    """Return the recipients of age public keys. Raises UnusableKey for the first that is none."""
+    """Return the recipients of age public keys. Raises UnusableKey for the first invalid key."""
     import pyrage
 
     recipients = []
@@ -113,12 +113,12 @@ def _signing_key() -> Ed25519PrivateKey:
 
 
 def own_signer() -> bytes:
-    """Return the public key of the signatures of this installation."""
+    """Return the public key of this installation's signatures."""
     return _signing_key().public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 
 
 def sign(content: bytes) -> bytes:
-    """Return the signature of this installation."""
+    """Return a signature of some content with the key of this installation."""
     return _signing_key().sign(content)
 
 
@@ -137,14 +137,14 @@ def format_signer(signer: bytes) -> str:
 
 
 def parse_signer(text: str) -> bytes:
-    """Return the public key in a text of `format_signer`. Raises UnusableKey."""
+    """Return the public key in a text that `format_signer` returned. Raises UnusableKey."""
     if not _SIGNER.fullmatch(text.strip()):
         raise UnusableKey("the signer must have the form ed25519:… with 44 characters of base64")
     return base64.b64decode(text.strip().removeprefix(_SIGNER_PREFIX))
 
 
 def format_recovery_key(identity: str) -> str:
-    """Return a recovery key of this installation, which is an identity file of age with a comment."""
+    """Return a recovery key of this installation: an identity file of age with the signer in a comment."""
     return (
         "# Recovery key of Campanero. Whoever has it can read all copies: keep it away from the machine.\n"
         f"# signer: {format_signer(own_signer())}\n"
@@ -153,7 +153,7 @@ def format_recovery_key(identity: str) -> str:
 
 
 def parse_recovery_key(text: str) -> ReadingKeys:
-    """Return the keys in a recovery key, or in an identity file of age, which has no signer. Raises UnusableKey."""
+    """Return the keys in a recovery key, or in an identity file of age, which names no signer. Raises UnusableKey."""
     identities, signers = [], []
     for line in text.splitlines():
         name, _, value = line.strip().partition(":")
@@ -170,10 +170,10 @@ def parse_recovery_key(text: str) -> ReadingKeys:
 
 
 def set_passphrase(folder: Path, passphrase: str) -> str:
-    """Create a recovery key that a passphrase protects, for all copies from now on, and return its public key.
+    """Create a recovery key that a passphrase protects, for all later copies, and return its public key.
 
-    `folder` is the folder of copies. Only the protected key and its public key are stored. Raises UnusableKey for a
-    passphrase of less than 12 characters.
+    `folder` is the folder of copies. Only the encrypted recovery key and its public key are stored. Raises UnusableKey
+    for a passphrase of less than 12 characters.
     """
     import pyrage
 
@@ -182,14 +182,14 @@ def set_passphrase(folder: Path, passphrase: str) -> str:
     identity, recipient = create_identity()
     protected = pyrage.passphrase.encrypt(format_recovery_key(identity).encode(), passphrase)
     folder.mkdir(mode=0o700, exist_ok=True)
-    # The public key comes last: without it, copies are not encrypted to a key whose protected form is lost.
+    # The public key is written last, so that copies are never encrypted to a key whose encrypted form was not stored.
     for name, content in ((_RECOVERY_FILE, protected), (_RECIPIENT_FILE, recipient.encode())):
         data_dir.replace_file(folder / name, content)
     return recipient
 
 
 def open_protected_key(protected: bytes, passphrase: str) -> ReadingKeys | None:
-    """Return the keys in a recovery key that a passphrase protects, or None if it is another passphrase."""
+    """Return the keys in a recovery key that a passphrase protects, or None if the passphrase is wrong."""
     import pyrage
 
     try:
@@ -200,9 +200,9 @@ def open_protected_key(protected: bytes, passphrase: str) -> ReadingKeys | None:
 
 
 def read_protected_key(folder: Path) -> tuple[str, bytes] | None:
-    """Return the public key of the recovery key that the passphrase protects, and its protected form, if there is one.
+    """Return (public key, encrypted form) of the recovery key that a passphrase protects, or None if there is none.
 
-    Raises UnusableKey if the files do not belong together.
+    Raises UnusableKey if the two files do not belong together.
     """
     try:
         recipient = (folder / _RECIPIENT_FILE).read_text().strip()
@@ -212,5 +212,5 @@ def read_protected_key(folder: Path) -> tuple[str, bytes] | None:
 
 
 def protected_key_name(protected: bytes) -> str:
-    """Return the key of the object in which a store has a protected recovery key."""
+    """Return the key of the object in which a store has an encrypted recovery key."""
     return f"recovery/{hashlib.sha256(protected).hexdigest()[:32]}"

@@ -1,9 +1,9 @@
-"""What this machine knows of its copies: the last one, its base, and the throw-away identities that read them.
+"""What this machine stores about its copies: the last one, its base, and one-time identities that read them.
 
-The folder `copies` of the data directory has `state.json`, the page index of the newest full copy, the recovery key
-that a passphrase protects, and `spool`, where a copy lies that is not yet uploaded. All of it is encrypted or of no use
-without the store, except for the identities of the newest copy and its base: a person who can read
-them on this machine can read its database as well.
+The folder `copies` of the data directory contains `state.json`, the page index of the newest full copy, the recovery
+key that a passphrase protects, and `spool` with a copy that is not yet uploaded. Everything in it is encrypted or of no
+use without the store, except for the identities of the newest copy and its base: who can read these on this machine can
+also read its database.
 """
 
 import fcntl
@@ -33,14 +33,14 @@ class CopyInProgress(Exception):
 
 
 class Blob(msgspec.Struct, frozen=True):
-    """A file in the store that belongs to the newest copy, and the identity that reads it."""
+    """The object of a file of the newest copy, and the identity that reads it."""
 
     ref: ObjectRef
     identity: str
 
 
 class BaseCopy(msgspec.Struct, frozen=True):
-    """The newest full copy: its objects, what it was encrypted to, and the SHA-256 of its manifest."""
+    """The newest full copy: its objects, its recipients, and the SHA-256 of its manifest."""
 
     id: CopyId
     sha256: Sha256
@@ -51,7 +51,7 @@ class BaseCopy(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """What is known of the copies in the store `store`."""
+    """The stored state of the copies in the store whose URL is `store`."""
 
     store: str = ""
     sequence: int = 0
@@ -63,14 +63,14 @@ class State(msgspec.Struct):
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A file of the spool, and the object that it becomes."""
+    """A file of the spool, and the object as which it is uploaded."""
 
     file: str
     ref: ObjectRef
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What has to be uploaded, in this order, and the state after that. The manifest is the last upload."""
+    """The uploads of a complete copy in their order, the manifest last, and the state after them."""
 
     copy_id: CopyId
     store: str
@@ -96,7 +96,7 @@ def folder_of(directory: Path) -> Path:
 
 @contextmanager
 def lock(directory: Path) -> Iterator[Path]:
-    """Yield the folder of copies while no other process works on copies. Raises CopyInProgress."""
+    """Yield the folder of copies, locked against other processes. Raises CopyInProgress if one has the lock."""
     folder = folder_of(directory)
     descriptor = os.open(folder / _LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
@@ -110,7 +110,7 @@ def lock(directory: Path) -> Iterator[Path]:
 
 
 def read_state(folder: Path, store_url: str) -> State:
-    """Return the stored state of the copies in a store; an empty one if the file is damaged or about another store."""
+    """Return the stored state of the copies in a store; empty if the file is missing, damaged or of another store."""
     try:
         state = msgspec.json.decode((folder / _STATE_FILE).read_bytes(), type=State)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -119,9 +119,10 @@ def read_state(folder: Path, store_url: str) -> State:
 
 
 def proof_keys(directory: Path, manifest: CopyManifest) -> ReadingKeys | None:
-    """Return the keys that read a copy, its base and its files; None if this machine can read it no longer.
+    """Return the keys that read a copy, its base and its files, or None if this machine cannot read it.
 
-    It can read only the newest copy, with identities that exist nowhere else. The installation's key must be loaded.
+    It can read only the newest copy, with identities that are stored nowhere else. The installation's key must be
+    loaded.
     """
     try:
         state = msgspec.json.decode((directory / FOLDER / _STATE_FILE).read_bytes(), type=State)
@@ -136,12 +137,12 @@ def proof_keys(directory: Path, manifest: CopyManifest) -> ReadingKeys | None:
 
 
 def distrust(folder: Path, store_url: str) -> None:
-    """Record that the newest copy in a store is damaged: the next copy uses nothing of it."""
+    """Record that the newest copy in a store is damaged, so that the next copy does not build on it."""
     data_dir.replace_file(folder / _DAMAGED_FILE, store_url.encode())
 
 
 def is_distrusted(folder: Path, store_url: str) -> bool:
-    """Return whether the newest copy in a store was found damaged, and no copy was made since."""
+    """Return whether the newest copy in a store is recorded as damaged."""
     try:
         return (folder / _DAMAGED_FILE).read_bytes() == store_url.encode()
     except FileNotFoundError:
@@ -149,7 +150,7 @@ def is_distrusted(folder: Path, store_url: str) -> bool:
 
 
 def trust(folder: Path) -> None:
-    """Forget that a copy was found damaged, once a copy was made that uses nothing of it."""
+    """Delete the record of a damaged copy, once a copy was made that does not build on it."""
     (folder / _DAMAGED_FILE).unlink(missing_ok=True)
 
 
@@ -159,7 +160,7 @@ def index_path(folder: Path, copy_id: str) -> Path:
 
 
 def begin_spool(folder: Path) -> Path:
-    """Return an empty folder for the files of a new copy; what an interrupted call left is deleted."""
+    """Return an empty folder for the files of a new copy; the files of an interrupted call are deleted."""
     spool = folder / _SPOOL
     shutil.rmtree(spool, ignore_errors=True)
     spool.mkdir(mode=0o700)
@@ -167,14 +168,14 @@ def begin_spool(folder: Path) -> Path:
 
 
 def finish_spool(spool: Path, plan: Plan) -> Spool:
-    """Write the plan of a spool, from which on the copy is complete and only has to be uploaded."""
+    """Write the plan of a spool. With it the copy is complete, and only has to be uploaded."""
     data_dir.sync_to_disk(spool)
     data_dir.replace_file(spool / _PLAN_FILE, msgspec.json.encode(plan))
     return Spool(spool, plan)
 
 
 def read_spool(folder: Path) -> Spool | None:
-    """Return the copy that is not yet uploaded, or None."""
+    """Return the complete copy that is not yet uploaded, or None."""
     try:
         plan = msgspec.json.decode((folder / _SPOOL / _PLAN_FILE).read_bytes(), type=Plan)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -191,20 +192,20 @@ def list_uploaded(spool: Spool) -> set[str]:
 
 
 def note_uploaded(spool: Spool, key: str) -> None:
-    """Record that an object of a spool was uploaded. If that is lost in a crash, it is uploaded again."""
+    """Record that an object of a spool was uploaded. If a crash loses the record, the object is uploaded again."""
     with (spool.path / _UPLOADED_FILE).open("a") as file:
         file.write(f"{key}\n")
 
 
 def discard_spool(folder: Path) -> None:
     """Delete the copy that is not yet uploaded."""
-    # Without its plan, what a kill leaves of the folder is never uploaded.
+    # Without a plan, files that remain after a kill are never uploaded.
     (folder / _SPOOL / _PLAN_FILE).unlink(missing_ok=True)
     shutil.rmtree(folder / _SPOOL, ignore_errors=True)
 
 
 def install(folder: Path, spool: Spool) -> None:
-    """Make an uploaded copy the newest one, and delete its spool. A kill at any moment allows another call."""
+    """Store an uploaded copy as the newest one, and delete its spool; if it is interrupted, it can be called again."""
     plan = spool.plan
     if plan.index_file is not None and (spool.path / plan.index_file).exists():
         (spool.path / plan.index_file).replace(index_path(folder, plan.copy_id))

@@ -1,7 +1,7 @@
-"""The manifest of a copy: what it consists of, signed and encrypted (docs/decisions.md#31).
+"""The manifest of a copy: the description of its contents, signed and encrypted (docs/decisions.md#31).
 
-A copy exists if its manifest does, which is stored last and deleted first. The manifest names each object of the copy
-with its checksum, so a signature of the manifest is one of the whole copy.
+A copy exists if its manifest exists, which is stored last and deleted first. The manifest names each object of the copy
+with its checksum, so its signature covers the whole copy.
 """
 
 import calendar
@@ -37,11 +37,11 @@ Time = Annotated[int, Meta(ge=0, le=_MAX_TIME_MS)]
 
 
 class UnusableManifest(Exception):
-    """A manifest is damaged, forged, or not for this reader; the message is the reason."""
+    """A manifest is damaged, forged, or encrypted to other readers; the message is the reason."""
 
 
 class UnknownSigner(UnusableManifest):
-    """A manifest has a signature of another installation, or of an attacker. `signer` is the public key."""
+    """A manifest is signed by another installation, or by an attacker. `signer` is the public key of the signature."""
 
     def __init__(self, words: str, signer: bytes) -> None:
         super().__init__(words)
@@ -66,7 +66,7 @@ class FileRef(msgspec.Struct, frozen=True):
 
 
 class CopyManifest(msgspec.Struct, frozen=True):
-    """The description of a copy. A differential one has the pages that differ from the full copy `base`."""
+    """The description of a copy. A differential copy contains only the pages that differ from the full copy `base`."""
 
     format: int
     id: CopyId
@@ -90,7 +90,7 @@ class CopyManifest(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return the bytes of the copy's own objects, without those of files and of its base."""
+        """Return the size in bytes of the copy's segments, without those of its files and its base."""
         return sum(segment.size for segment in self.segments)
 
 
@@ -105,16 +105,16 @@ def manifest_key(copy_id: str) -> str:
 
 
 def parse_manifest_key(key: str) -> str | None:
-    """Return the id of the copy whose manifest has this key, or None for the key of another object.
+    """Return the id of the copy whose manifest has this key, or None for any other key.
 
-    An id that does not begin with a time, such as 30 February, is not that of a copy.
+    An id must begin with a valid time, so one of 30 February is not an id.
     """
     match = _MANIFEST_KEY.fullmatch(key)
     return match[1] if match and time_of(match[1]) is not None else None
 
 
 def time_of(copy_id: str) -> int | None:
-    """Return the time in an id, in milliseconds, or None if it is none."""
+    """Return the time in the id of a copy, in milliseconds, or None if the text is not an id."""
     try:
         return calendar.timegm(time.strptime(copy_id[:16], "%Y%m%dT%H%M%SZ")) * 1000
     except ValueError:
@@ -122,13 +122,13 @@ def time_of(copy_id: str) -> int | None:
 
 
 def copy_id_of(key: str) -> str | None:
-    """Return the id of the copy that an object belongs to by its key, or None."""
+    """Return the id of the copy to which an object belongs by its key, or None if it belongs to no single copy."""
     name = key.removeprefix(COPIES).partition("/")[0]
     return name if key.startswith(COPIES) and _ID.fullmatch(name) else None
 
 
 def seal_manifest(manifest: CopyManifest, recipients: list[str]) -> bytes:
-    """Return the manifest, encrypted to recipients and signed with the key of this installation."""
+    """Return the manifest, signed with the key of this installation and encrypted to recipients."""
     import pyrage
 
     content = zlib.compress(msgspec.json.encode(manifest))
@@ -141,9 +141,9 @@ def _signed_text(copy_id: str, encrypted: bytes) -> bytes:
 
 
 def open_manifest(content: bytes, copy_id: str, reader: ReadingKeys) -> CopyManifest:
-    """Return the manifest in the bytes that `seal_manifest` returned for the copy `copy_id`.
+    """Return the manifest of the copy `copy_id` from the bytes that `seal_manifest` returned.
 
-    The signature is verified first. Raises UnknownSigner, or UnusableManifest.
+    The signature is verified before the content is used. Raises UnknownSigner, or UnusableManifest.
     """
     import pyrage
 

@@ -1,7 +1,7 @@
-"""The pages of a database in the segments of a copy, and the index by which the next copy finds what has changed.
+"""The pages of a database in the segments of a copy, and the index that shows the next copy which pages have changed.
 
-A segment is a sequence of blocks: the number of pages and the length of their compressed content (4 bytes each, big
-endian), the page numbers from 0 (4 bytes each), and the content, compressed with zlib.
+A segment is a sequence of blocks. Each block has the number of pages and the length of their compressed content (4
+bytes each, big endian), the page numbers from 0 (4 bytes each), and the content, compressed with zlib.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ _INDEX_MAGIC = b"pages001"
 
 
 class DamagedSegment(Exception):
-    """A segment does not have the form of one."""
+    """The content of a segment is invalid."""
 
 
 class PageIndex:
-    """A salted 128-bit hash of each page of a database: those of a full copy show which pages have changed since."""
+    """A salted 128-bit hash of each page of a database; that of a full copy shows which pages have changed since."""
 
     def __init__(self, page_size: int, salt: bytes, hashes: bytearray) -> None:
         self.page_size, self._salt, self._hashes = page_size, salt, hashes
@@ -61,7 +61,7 @@ class PageIndex:
         data_dir.replace_file(path, content + hashlib.sha256(content).digest())
 
     def make_hasher(self) -> Callable[[memoryview], bytes]:
-        """Return a function that hashes a page as this index does."""
+        """Return a function that hashes a page with the salt of this index."""
         keyed = hashlib.blake2b(key=self._salt, digest_size=_HASH_BYTES)
 
         def hash_page(page: memoryview) -> bytes:
@@ -81,7 +81,7 @@ class PageIndex:
 
 
 class PageReader:
-    """A reader of the pages of a database file. `sha256` is that of the whole file once all blocks were read."""
+    """Reads the pages of a database file in blocks. `sha256` is valid once all blocks were read."""
 
     def __init__(self, file: BinaryIO, page_size: int, page_count: int, base_index: PageIndex | None) -> None:
         self._file, self._page_size, self._page_count, self._base = file, page_size, page_count, base_index
@@ -106,7 +106,7 @@ class PageReader:
                 yield waiting.popleft().result()
 
     def _gather(self, report: Callable[[float], None]) -> Iterator[tuple[list[int], bytes]]:
-        """Yield the numbers and contents of at most `_BLOCK_PAGES` pages at a time."""
+        """Yield the numbers and contents of the pages of one block at a time: at most `_MAX_BLOCK_PAGES` pages."""
         hash_page = (self._base or self.index).make_hasher()
         size, numbers, pages = self._page_size, list[int](), list[bytes]()
         self._file.seek(0)
@@ -137,7 +137,7 @@ class PageReader:
             yield numbers, b"".join(pages)
 
 
-# `_gather` adds the changed pages of a whole read to those that wait.
+# Each read adds up to `_BLOCK_PAGES` changed pages to fewer than `_BLOCK_PAGES` that were collected before.
 _MAX_BLOCK_PAGES = 2 * _BLOCK_PAGES
 
 
@@ -175,7 +175,7 @@ def _write_at(file: BinaryIO, position: int, content: memoryview) -> None:
 
 
 def _read_exactly(stream: Readable, size: int, at_end: bool = False) -> bytes:
-    """Return the next `size` bytes; with `at_end`, no bytes at the end of the stream. Raises DamagedSegment."""
+    """Return the next `size` bytes; with `at_end`, b"" at the end of the stream. Raises DamagedSegment."""
     content = stream.read(size)
     while content and len(content) < size and (more := stream.read(size - len(content))):
         content += more

@@ -1,4 +1,4 @@
-"""Retention: which copies stay, and the deletion of the others with the objects that nothing needs any more."""
+"""Retention: decide which copies are kept, and delete the others with the objects that no kept copy needs."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -17,7 +17,7 @@ from appliance.settings.copies import Copies
 
 
 class PruneResult(NamedTuple):
-    """The ids of the deleted copies, and the number of other objects that nothing needed."""
+    """The ids of the deleted copies, and the number of other deleted objects."""
 
     deleted: list[str]
     orphan_count: int
@@ -26,20 +26,21 @@ class PruneResult(NamedTuple):
 def prune_copies(directory: Path, settings: Copies) -> PruneResult:
     """Delete the copies that the settings do not keep, and objects that belong to no copy. The key must be loaded.
 
-    Only copies with our signature are deleted, and files that others may need stay while there is a copy that cannot be
-    read. Raises CopyFailed.
+    Only copies with our signature are deleted. Files are not deleted while one of our copies cannot be read, because it
+    may need them. Raises CopyFailed.
     """
     try:
         with local.lock(directory) as folder, closing(stores.open_store(settings.store, settings)) as store:
             entries = catalog.list_copies(store, keys.catalog_reader())
             usable = [entry for entry in entries if entry.manifest is not None]
             kept_ids = choose_kept([entry.manifest for entry in usable if entry.manifest], settings)
-            # A copy goes before the one that it builds on.
+            # A differential copy is deleted before its base.
             surplus = [entry for entry in usable if entry.id not in kept_ids]
             surplus.sort(key=lambda entry: entry.manifest is not None and entry.manifest.kind == "full")
             for entry in surplus:
                 assert entry.manifest is not None, entry
-                # Without its manifest a copy does not exist: a kill leaves objects for `_delete_orphans`.
+                # Without its manifest a copy does not exist. If a kill leaves other objects of it, `_delete_orphans`
+                # deletes them.
                 store.delete(manifests.manifest_key(entry.id))
                 for ref in entry.manifest.segments:
                     store.delete(ref.key)
@@ -51,11 +52,11 @@ def prune_copies(directory: Path, settings: Copies) -> PruneResult:
 
 
 def choose_kept(copies: list[CopyManifest], settings: Copies) -> set[str]:
-    """Return the ids of the copies that stay.
+    """Return the ids of the copies that are kept.
 
-    These are the newest; the last of each of the last `keep_days` days (in UTC), `keep_weeks` weeks and `keep_months`
-    months that have one; and the full ones that those build on. The time of day of this machine is not used, so a wrong
-    clock deletes nothing.
+    These are the newest copy; the last copy of each of the last `keep_days` days (in UTC), `keep_weeks` weeks and
+    `keep_months` months that have one; and the full copies on which these build. The current time is not used, so a
+    wrong clock deletes nothing.
     """
     newest_first = sorted(copies, key=lambda copy: copy.sequence, reverse=True)
     copies_to_keep = {copy.id for copy in newest_first[:1]}
@@ -73,9 +74,10 @@ def choose_kept(copies: list[CopyManifest], settings: Copies) -> set[str]:
 
 
 def _delete_orphans(store: Store, folder: Path, entries: list[CopyEntry]) -> int:
-    """Delete the objects that belong to none of the copies `entries`, nor to the copy that is being uploaded.
+    """Delete the objects that belong neither to one of `entries` nor to the copy in the spool; return their number.
 
-    Objects that are newer than the newest copy may belong to one that another machine is making.
+    Objects that are newer than the newest manifest are not deleted: they may belong to a copy that another machine is
+    making.
     """
     newest = max((entry for entry in entries if entry.manifest), key=lambda entry: entry.id, default=None)
     newest_info = store.head(manifests.manifest_key(newest.id)) if newest else None

@@ -1,7 +1,7 @@
 """A copy as the source of a restore: the keys of the reader, the choice by time, and the files (docs/promises.md, P11).
 
-Nothing in a store is trusted before its signature is verified, and the key that verifies it comes from the operator:
-from the recovery key, from the option `--signer`, or from the installation that is there already.
+Nothing in a store is trusted before its signature is verified. The key that verifies it comes from the operator (the
+recovery key, or the option `--signer`), or from the installation in the data directory.
 """
 
 import re
@@ -42,7 +42,8 @@ def open_source(
 ) -> Iterator["CopySource"]:
     """Yield the copies in a store, read with the operator's keys.
 
-    Without an identity file, `read_passphrase` opens a recovery key in the store. Raises RestoreRefused.
+    Without an identity file, a recovery key in the store is opened with the passphrase that `read_passphrase` returns.
+    `signer` is the value of `--signer`, or None. Raises RestoreRefused.
     """
     try:
         with closing(stores.open_store(url, settings)) as store:
@@ -80,7 +81,7 @@ def _read_keys(
 
 
 def _open_recovery_key(store: Store, read_passphrase: Callable[[], str]) -> ReadingKeys:
-    """Return all keys in the store that the passphrase opens. Raises RestoreRefused if there is none."""
+    """Return the keys of all recovery keys in the store that the passphrase opens. Raises RestoreRefused for none."""
     names = sorted(store.list(RECOVERY), key=lambda info: info.modified_ms, reverse=True)[:_MAX_RECOVERY_KEYS]
     if not names and not next(iter(store.list(manifests.COPIES)), None):
         raise RestoreRefused(f"{store.url} has no copies: check the address, and the folder in it")
@@ -116,7 +117,7 @@ def _ask_for_signer(entries: list[CopyEntry]) -> str:
 
 
 def _find_faults(entries: list[CopyEntry], directory: Path, store: Store) -> list[str]:
-    """Return a sentence for each problem with the copies, including that the newest one is old."""
+    """Return a sentence for each problem with the copies, also if the newest one is old."""
     has_state = (directory / local.FOLDER).is_dir()
     state = local.read_state(directory / local.FOLDER, store.url) if has_state else None
     faults = catalog.find_faults(entries, state)
@@ -126,7 +127,7 @@ def _find_faults(entries: list[CopyEntry], directory: Path, store: Store) -> lis
 
 
 class CopySource:
-    """A chosen copy, as `backups.restore.restore_from` needs it."""
+    """A chosen copy, in the form that `backups.restore.restore_from` takes."""
 
     name: str
     manifest: Manifest
@@ -171,13 +172,13 @@ class CopySource:
             raise DamagedArchive(f"{self.name}: {error}") from None
 
     def authenticate(self) -> None:
-        """Raise DamagedArchive unless the loaded key of the installation is the one that signed."""
+        """Raise DamagedArchive unless the copy was signed with the loaded key of the installation."""
         if keys.own_signer() not in self._reader.signers:
             raise DamagedArchive(f"{self.name} was not signed by the installation whose key it contains")
 
 
 def _parse_time(text: str) -> int:
-    """Return a time in ISO 8601 as milliseconds; without a time zone it is UTC, and a day is its end."""
+    """Return a time in ISO 8601 as milliseconds. Without a time zone it is in UTC; a date means the end of its day."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

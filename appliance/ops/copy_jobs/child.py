@@ -1,7 +1,7 @@
 """The child process that makes a copy, or restores the newest one for a test.
 
-It gets its task, with the secrets in it, on standard input, reports each step as a line of JSON, and ends with the
-service. The memory of the service does not grow, and a kill leaves only what the next run continues or removes.
+It gets its task, including the secrets, on standard input, reports each step as a line of JSON, and ends if the service
+ends. So the memory of the service does not grow. Whatever a kill leaves is continued or removed by the next run.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""The history of copies and test restores: what was asked for, what runs, and how each ended.
+"""The history of copies and test restores: requested, running and ended runs with their results.
 
-Every attempt is a row of `copy_run`, so a process that was killed finds what it was doing, and the waits after failures
-hold across restarts.
+Every attempt is a row of `copy_run`, so after a kill the interrupted run is known, and the delays after failures apply
+across restarts.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -16,15 +16,15 @@ from appliance.storage.transactions import require_write_transaction
 Kind = Literal["copy", "proof"]
 State = Literal["waiting", "running", "succeeded", "failed", "interrupted"]
 KINDS: tuple[Kind, ...] = ("copy", "proof")
-# The run was ended by the end of the process: a kill, a power failure or a stop of the service.
+# The run ended because the process ended: by a kill, a power failure or a stop of the service.
 INTERRUPTED: State = "interrupted"
 _KEPT_RUNS = 500
-# Failures beyond this number do not change the wait before the next attempt.
+# More failures than this do not change the delay before the next attempt.
 _MAX_COUNTED_FAILURES = 30
 
 
 class StoredCopy(msgspec.Struct):
-    """A copy in the store, as the last successful copy listed it."""
+    """A copy in the store, as listed after the last successful copy."""
 
     name: str
     taken_at: int  # milliseconds since 1970
@@ -33,7 +33,7 @@ class StoredCopy(msgspec.Struct):
 
 
 class CopyResult(msgspec.Struct):
-    """What a successful copy reports."""
+    """The result of a successful copy."""
 
     name: str
     taken_at: int
@@ -44,7 +44,7 @@ class CopyResult(msgspec.Struct):
 
 
 class ProofResult(msgspec.Struct):
-    """What a successful test restore reports: the copy, and the number of rows of its most important tables."""
+    """The result of a successful test restore: the copy, and the row counts of its most important tables."""
 
     name: str
     taken_at: int
@@ -53,7 +53,7 @@ class ProofResult(msgspec.Struct):
 
 
 class Failure(msgspec.Struct):
-    """Why a copy or a test restore failed: a code for programs, and the reason in the words of its cause."""
+    """Why a copy or a test restore failed: a code for programs, and the text of the cause."""
 
     code: str
     message: str
@@ -67,7 +67,7 @@ class Progress(NamedTuple):
 
 
 def request(kind: Kind, actor: str | None) -> CopyRun:
-    """Store that a run is wanted now, and return its row: that of a waiting or running one, if there is one."""
+    """Store a waiting run and return its row; if a run of this kind is waiting or running already, return that one."""
     require_write_transaction()
     return find_open(kind) or CopyRun.create(
         kind=kind, state="waiting", requested_by=actor, started_at=clock.now_ms(), details={}
@@ -75,7 +75,7 @@ def request(kind: Kind, actor: str | None) -> CopyRun:
 
 
 def start(kind: Kind) -> int:
-    """Store that a run begins, in place of a waiting one, and return its id."""
+    """Store that a run has started, in the row of the waiting run if there is one, and return its id."""
     require_write_transaction()
     now = clock.now_ms()
     waiting = CopyRun.select().where(CopyRun.kind == kind, CopyRun.state == "waiting").first()
@@ -86,7 +86,7 @@ def start(kind: Kind) -> int:
 
 
 def store_progress(run_id: int, progress: Progress) -> None:
-    """Store how far a running copy or test restore is."""
+    """Store the progress of a running copy or test restore."""
     require_write_transaction()
     details = msgspec.json.encode({"step": progress.step, "share": round(progress.share, 3)}).decode()
     run("UPDATE copy_run SET details = ? WHERE id = ? AND state = 'running'", (details, run_id))
@@ -105,7 +105,7 @@ def succeed(run_id: int, result: CopyResult | ProofResult) -> None:
 
 
 def fail(run_id: int, failure: Failure, details: dict[str, Any] | None = None) -> None:
-    """Store why a run failed; `details` are those of the copy that was tested, if it is known."""
+    """Store why a run failed. `details` has the columns about the tested copy, as far as they are known."""
     require_write_transaction()
     row = CopyRun.get_by_id(run_id)
     row.state, row.ended_at, row.details = "failed", clock.now_ms(), {}
@@ -117,7 +117,7 @@ def fail(run_id: int, failure: Failure, details: dict[str, Any] | None = None) -
 
 
 def interrupt(run_id: int) -> None:
-    """Store that a run was ended by the stop of the service."""
+    """Store that the stop of the service has ended a run."""
     require_write_transaction()
     run("UPDATE copy_run SET state = ?, ended_at = ?, details = '{}' WHERE id = ? AND state = 'running'",
         (INTERRUPTED, clock.now_ms(), run_id))  # fmt: skip
@@ -149,7 +149,7 @@ def withdraw_requests() -> None:
 
 
 def find_open(kind: Kind) -> CopyRun | None:
-    """Return the run that waits or is running, or None."""
+    """Return the run of a kind that is waiting or running, or None."""
     row: CopyRun | None = (
         CopyRun.select()
         .where(CopyRun.kind == kind, CopyRun.state.in_(("waiting", "running")))
@@ -160,7 +160,7 @@ def find_open(kind: Kind) -> CopyRun | None:
 
 
 def find_last(kind: Kind, *states: State) -> CopyRun | None:
-    """Return the newest run of a kind in one of the states, of those that have ended if none is given; or None."""
+    """Return the newest run of a kind in one of the states, or None. Without `states`, all ended runs count."""
     ended = states or ("succeeded", "failed", INTERRUPTED)
     row: CopyRun | None = (
         CopyRun.select().where(CopyRun.kind == kind, CopyRun.state.in_(ended)).order_by(CopyRun.id.desc()).first()
@@ -178,7 +178,7 @@ def count_failures(kind: Kind) -> int:
 
 
 def find_first_started_at() -> int | None:
-    """Return when the first copy of the kept history was begun, in milliseconds, or None without one."""
+    """Return the start time of the oldest copy in the history, in milliseconds, or None without one."""
     return rows("SELECT min(started_at) FROM copy_run WHERE kind = 'copy'")[0][0]  # type: ignore[no-any-return]  # the driver returns Any
 
 
@@ -194,5 +194,5 @@ def list_stored() -> list[StoredCopy]:
 
 
 def get_progress(row: CopyRun) -> Progress:
-    """Return how far a run is: an empty step while it waits or has reported nothing."""
+    """Return the progress of a run; its step is empty while the run waits or has reported nothing."""
     return Progress(str(row.details.get("step", "")), float(row.details.get("share", 0.0)))

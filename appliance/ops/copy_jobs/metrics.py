@@ -8,7 +8,7 @@ from appliance.core.metrics import Gauge, Labels
 
 
 class Snapshot(NamedTuple):
-    """What the metrics need from the history and the settings. Times are in milliseconds, None if there is none."""
+    """The values for the metrics, from the history and the settings. Times are in milliseconds, or None."""
 
     taken_at: int | None  # the moment that the last good copy has
     size: int  # of that copy, in bytes
@@ -19,7 +19,7 @@ class Snapshot(NamedTuple):
     proven_at: int | None  # when a test restore succeeded last
 
     def is_late(self, now: int) -> bool:
-        """Return whether the last good copy, or without one the first attempt, is too long ago."""
+        """Return whether the last good copy is too old; without one, whether the first attempt was that long ago."""
         since = self.begun_at if self.taken_at is None else self.taken_at
         return bool(self.late_after_ms) and since is not None and now - since > self.late_after_ms
 
@@ -29,7 +29,7 @@ _snapshot: Snapshot | None = None
 
 
 def show(snapshot: Snapshot | None) -> None:
-    """Replace the values of the metrics; None removes their samples."""
+    """Set the metrics to new values; None removes their samples."""
     global _snapshot
     _snapshot = snapshot
 

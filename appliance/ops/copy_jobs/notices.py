@@ -21,22 +21,22 @@ from appliance.storage.models import Account, Setting
 from appliance.storage.transactions import require_write_transaction
 
 _SETTING = "copy_notices"  # the row of `setting` with `_Reported`; no setting of pages has this name
-# A store that cannot be reached is reported as a failed test restore only after this number of failures in a row: the
-# notice of late copies covers it as well, and a short interruption ends by itself.
+# An unreachable store is reported as a failed test restore only after this number of failures in a row. The notice of
+# late copies covers it as well, and a short interruption ends by itself.
 _MIN_UNREACHABLE = 3
 _PASSING_CODES = ("unreachable", "busy")
 _HOUR_MS = 3_600_000
 
 
 class _Reported(msgspec.Struct):
-    """Since when each problem is reported, in milliseconds; None if it is not."""
+    """Since when each problem has been reported, in milliseconds; None if it is not reported."""
 
     late: int | None = None
     proof: int | None = None
 
 
 class _Problems(msgspec.Struct):
-    """The problems there are now: the age of the copy in hours if it is late, and why the test restore failed."""
+    """The current problems: the age of the copy in hours if it is late, and why the last test restore failed."""
 
     is_late: bool
     age_hours: int | None
@@ -44,9 +44,9 @@ class _Problems(msgspec.Struct):
 
 
 def check() -> None:
-    """Queue the emails that are due, of new problems and of the end of reported ones.
+    """Queue the emails that are due: about new problems, and about the end of reported ones.
 
-    A machine that has lost its lease reports nothing, because the other one makes the copies.
+    A machine without the lease reports nothing, because the other machine makes the copies.
     """
     if not send_lease.is_held():
         return
@@ -99,7 +99,10 @@ def _report(copies: Copies) -> None:
 
 
 def _email_owners(action: str, build: Any, value: Any) -> None:
-    """Queue an email to each active owner of the first account, which is that of the installation, and audit it."""
+    """Queue an email to each active owner of the first account, and write `action` to the audit log.
+
+    The first account belongs to the operator.
+    """
     account = Account.select().order_by(Account.id).first()
     if account is None:
         return

@@ -1,9 +1,8 @@
 """The test restore of the newest copy: it is fetched, decrypted, unpacked and checked in a scratch directory.
 
-It checks what a real restore needs: that the copy can be read with the keys of this machine, that its checksums and its
-signature are right, that the database is not damaged and has the rows that the manifest counts, and that the counters
-of its campaigns agree with their ledger rows. The directory is always removed, and the test begins only if the disk has
-room for it.
+It checks what a real restore needs: the keys of this machine read the copy; its checksums and signature are valid; the
+database is not damaged and has as many rows as the manifest says; and the counters of its campaigns agree with their
+ledger rows. The directory is always removed. The test does not start without enough disk space.
 """
 
 import shutil
@@ -32,11 +31,11 @@ from appliance.storage.database import close_database, open_database, rows, scal
 from appliance.storage.migrations import SchemaTooNew, migrate
 from appliance.storage.models import Campaign
 
-# The tables whose rows are counted on the page, in this order, as far as the manifest has them.
+# The tables whose row counts the page shows, in this order, if the manifest has them.
 COUNTED_TABLES = ("contact", "campaign", "flow", "template", "message", "event")
-# SQLite frees memory beyond this amount, so that a large database needs no more.
+# SQLite limits its memory to this amount, so that a large database needs no more.
 _MAX_SQLITE_BYTES = 256 * 1_048_576
-# Duplicate addresses are looked for only in campaigns of up to this many contacts, because the query sorts them.
+# Duplicate addresses are searched only in campaigns of up to this many contacts, because the query sorts them.
 _MAX_SORTED = 100_000
 _MAX_DAMAGE = 3
 _DISK_MARGIN = 1.1
@@ -47,7 +46,7 @@ ReportProgress = Callable[[str, float], None]
 class ProofFailed(Exception):
     """The newest copy could not be restored; `code` names the kind of failure, the message is the reason.
 
-    `tested` has the fields `copy`, `taken_at` and `size` of the history, as far as they are known.
+    `tested` has the columns `copy`, `taken_at` and `size` of the history, as far as they are known.
     """
 
     def __init__(self, code: str, message: str, tested: dict[str, Any] | None = None) -> None:
@@ -58,8 +57,8 @@ class ProofFailed(Exception):
 def prove_newest(directory: Path, copies: Copies, report: ReportProgress) -> ProofResult:
     """Restore the newest copy of the installation in `directory` into a scratch directory, check it, and describe it.
 
-    Raises ProofFailed if the copy is missing, damaged or incomplete, has no room here, or if older copies are damaged;
-    StoreError for another failure of the store. The scratch directory is removed in any case.
+    Raises ProofFailed if the copy is missing, damaged, incomplete or too large for the disk, or if older copies are
+    damaged. Raises StoreError for another failure of the store. The scratch directory is removed in any case.
     """
     with closing(open_store(copies.store, copies)) as source:
         report("looking for the newest copy", 0.0)
@@ -84,7 +83,7 @@ def prove_newest(directory: Path, copies: Copies, report: ReportProgress) -> Pro
 
 
 def _find_newest(entries: list[CopyEntry], newest_id: str | None) -> CopyManifest:
-    """Return the manifest of the copy that this machine made last, or else of the newest in the store."""
+    """Return the manifest of the copy that this machine made last, or else of the newest one in the store."""
     if newest_id is None:
         entry = next(iter(entries), None)
     else:
@@ -98,7 +97,7 @@ def _find_newest(entries: list[CopyEntry], newest_id: str | None) -> CopyManifes
 
 
 def _find_older_faults(source: Store, entries: list[CopyEntry], state: local.State) -> list[str]:
-    """Return what is wrong with the other copies in the store, as far as a list of its objects shows it."""
+    """Return sentences about problems with the other copies in the store that a listing of its objects shows."""
     lost = catalog.find_lost_objects(source, entries)
     return [*catalog.find_faults(entries, state), *(f"{key} is missing or has another size" for key in lost)]
 
@@ -115,7 +114,7 @@ def _make_scratch(scratch: Path) -> Iterator[Path]:
 
 
 def _require_space(directory: Path, manifest: CopyManifest, tested: dict[str, Any]) -> None:
-    """Raise ProofFailed if the restored copy would leave so little space that sending stops."""
+    """Raise ProofFailed if restoring the copy would leave so little disk space that sending stops."""
     free, min_free = disk_guard.measure_free_space(directory)
     unpacked = manifest.page_size * manifest.page_count + sum(file.size for file in manifest.files)
     needed = int(unpacked * _DISK_MARGIN)

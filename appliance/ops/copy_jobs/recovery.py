@@ -1,7 +1,8 @@
-"""The recovery passphrase: a random text that opens copies on any machine, and that this machine does not keep.
+"""The recovery passphrase: a random text that opens copies on any machine, and that is not stored on this machine.
 
-It protects a key that is kept beside the copies (`copies/keys.py`). Whoever has the passphrase and the store can
-restore. This machine cannot read its old copies, because it forgets the passphrase as soon as it was shown.
+It protects a private key that is stored beside the copies (`copies/keys.py`). With the passphrase and access to the
+store, anybody can restore. This machine cannot read its old copies, because it does not store the passphrase after
+showing it.
 """
 
 import hmac
@@ -18,7 +19,7 @@ from appliance.ops.copies import keys, local
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _GROUPS, _GROUP_CHARACTERS = 5, 5
 _PURPOSE = "recovery passphrase of copies"
-# The time in which the user confirms that the passphrase is kept.
+# The time within which the user must confirm that the passphrase is stored.
 _MAX_AGE_SECONDS = 3_600
 
 
@@ -34,13 +35,13 @@ def generate() -> str:
 
 
 def seal(passphrase: str, owner: str) -> str:
-    """Return a new passphrase as an encrypted text for a hidden field, which only `unseal` with this owner reads."""
+    """Return a new passphrase as an encrypted text for a hidden field; only `unseal` with the same `owner` reads it."""
     plain = msgspec.json.encode(_Pending(passphrase, time.time()))
     return crypto.seal(crypto.derive_key(_PURPOSE), owner, plain).hex()
 
 
 def unseal(text: str, owner: str) -> str | None:
-    """Return the passphrase of a hidden field; None if it is not ours, of another owner, or older than an hour."""
+    """Return the passphrase of a hidden field; None if the text is invalid, of another owner, or older than an hour."""
     try:
         plain = crypto.unseal(crypto.derive_key(_PURPOSE), owner, bytes.fromhex(text))
     except ValueError:
@@ -52,13 +53,13 @@ def unseal(text: str, owner: str) -> str | None:
 
 
 def is_confirmed(passphrase: str, entered: str) -> bool:
-    """Return whether a text is the last group of the passphrase, in any case and with the rest before it or not."""
+    """Return whether a text is the last group of the passphrase, or ends in it after a hyphen; case does not matter."""
     text = "".join(entered.lower().split()).rpartition("-")[2]
     return hmac.compare_digest(text.encode(), passphrase.rpartition("-")[2].encode())
 
 
 def use(directory: Path, passphrase: str) -> str:
-    """Encrypt all further copies so that the passphrase opens them, and return the public key of its key.
+    """Set the passphrase for all later copies, and return the public key to which they are encrypted.
 
     It takes a second of processor time, so call it on a thread.
     """

@@ -1,6 +1,6 @@
 """When copies and test restores are due, and the job that runs them, one at a time, in a child process.
 
-The child ends with the service. After a failure the wait grows, also across restarts.
+The child process ends if the service ends. The delay after failures grows, also across restarts.
 """
 
 import logging
@@ -27,20 +27,20 @@ SCRATCH_DIRECTORY = ".proving"  # of a test restore, in the data directory
 CHILD_WORD = "copy-child"  # the argument that starts the child process
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
-# The wait after the first failure, which doubles with each further one up to the limit.
+# The delay after the first failure, which doubles with each further one up to the limit.
 _FIRST_WAIT_MS: dict[Kind, int] = {"copy": 5 * _MINUTE_MS, "proof": _HOUR_MS}
 _MAX_WAIT_MS: dict[Kind, int] = {"copy": 6 * _HOUR_MS, "proof": 24 * _HOUR_MS}
-# A child that reports nothing new for this long is ended; with a limit of bandwidth, only after twice the time that an
-# object of the largest size takes.
+# A child without progress for this long is terminated. With a limited bandwidth, it may take twice the time that the
+# largest object takes.
 _MIN_STALL_SECONDS = 1_800.0
 _LARGEST_OBJECT_MEGABITS = 550
 _PROGRESS_SECONDS = 2.0
-# The last good copy is too old after twice the interval of the schedule.
+# The last good copy is too old after this multiple of the interval.
 _LATE_FACTOR = 2
 
 
 class ChildTask(msgspec.Struct):
-    """The task of the child process: what it does, with which settings and key."""
+    """The task of the child process: the kind of run, with the settings and the key."""
 
     kind: Kind
     data_dir: str
@@ -50,9 +50,9 @@ class ChildTask(msgspec.Struct):
 
 
 class Schedule(NamedTuple):
-    """When a kind of run is due.
+    """When the next run of a kind is due.
 
-    `next_at` is in milliseconds, None if nothing is planned. `failure_count` is the number of failures in a row.
+    `next_at` is in milliseconds, or None if none is planned. `failure_count` is the number of failures in a row.
     """
 
     next_at: int | None
@@ -69,7 +69,7 @@ def _get_directory() -> Path:
 
 
 def get_schedule(kind: Kind, copies: Copies) -> Schedule:
-    """Return when the next run of a kind is due, by its history and the settings."""
+    """Return when the next run of a kind is due, from its history and the settings."""
     failure_count = history.count_failures(kind)
     every_ms = int(config.parse_seconds(copies.every if kind == "copy" else copies.prove_every) * 1000)
     if not is_set_up(copies) or not every_ms:
@@ -84,14 +84,14 @@ def get_schedule(kind: Kind, copies: Copies) -> Schedule:
 
 
 def _get_wait(kind: Kind, failure_count: int, last: CopyRun) -> int:
-    """Return the wait after a failure in milliseconds: none after one interruption, as by a restart."""
+    """Return the delay after a failure in milliseconds: 0 after a single interruption, such as a restart."""
     if last.state == history.INTERRUPTED and failure_count == 1:
         return 0
     return int(min(_FIRST_WAIT_MS[kind] << (failure_count - 1), _MAX_WAIT_MS[kind]))
 
 
 class Lateness(NamedTuple):
-    """How old the data of the last good copy is, in milliseconds (None without one), and whether that is too old."""
+    """The age of the data of the last good copy in milliseconds (None without one), and whether that is too old."""
 
     age: int | None
     is_late: bool
@@ -110,14 +110,14 @@ def _get_late_after(copies: Copies) -> int:
 
 
 class _Plan(NamedTuple):
-    """When each kind of run is due, in milliseconds, by what that was computed from."""
+    """When each kind of run is due, in milliseconds. `key` are the values from which this was computed."""
 
     key: tuple[Copies, bool, int]
     due_at: dict[Kind, int | None]
 
 
 class _Job:
-    """The part of the state that is only in memory. `generation` grows with each change of the history."""
+    """The state of the job that is only in memory. `generation` grows with each change of the history."""
 
     def __init__(self) -> None:
         self.plan: _Plan | None = None
@@ -129,7 +129,7 @@ _job = _Job()
 
 
 def request(kind: Kind, actor: str | None) -> CopyRun:
-    """Ask for a copy or a test restore now, and wake the job that runs it. Call it in a write."""
+    """Request a copy or a test restore, return its row, and wake the job after the commit. Call it in a write."""
     row = history.request(kind, actor)
     transactions.after_commit(_replan)
     return row
@@ -141,12 +141,15 @@ def _replan() -> None:
 
 
 def is_due() -> bool:
-    """Return whether a copy or a test restore is due or was asked for. Reads the database only if something changed."""
+    """Return whether a copy or a test restore is due or requested. Reads the database only if something changed."""
     return _find_due() is not None
 
 
 def _find_due() -> Kind | None:
-    """Return which kind of run is due; none while another machine holds the lease, whose copies are in the store."""
+    """Return which kind of run is due, or None.
+
+    It is also None while this machine does not hold the lease, because the other machine then makes the copies.
+    """
     if not send_lease.is_held():
         return None
     copies, plan = config.current().copies, _job.plan
@@ -178,16 +181,16 @@ def _take_snapshot(copies: Copies) -> metrics.Snapshot:
 
 
 def recover(directory: Path) -> None:
-    """Close what an ended process left: runs that were running, and the scratch directory of a test restore."""
+    """Clean up after a process that ended: mark its runs as interrupted, and delete the scratch directory."""
     shutil.rmtree(directory / SCRATCH_DIRECTORY, ignore_errors=True)
     if history.is_any_running() and transactions.write(history.close_interrupted):
         log.warning("copies: a copy or a test restore was interrupted by the end of the service")
 
 
 def run_due(stopping: threading.Event) -> None:
-    """Run the copies and test restores that are due, one after the other, until `stopping` is set.
+    """Run the due copies and test restores, one after the other, until none is due or `stopping` is set.
 
-    Returns at once if another thread does. Errors are stored and logged.
+    Returns at once if another thread runs them. Errors are stored and logged.
     """
     if not _job.lock.acquire(blocking=False):
         return
@@ -229,7 +232,7 @@ def _run(kind: Kind, stopping: threading.Event) -> None:
 
 
 def _run_child(kind: Kind, run_id: int, directory: Path, stopping: threading.Event) -> dict[str, object] | None:
-    """Run a copy or a test restore in a child process, and return what it reports last; None if the service stops."""
+    """Run a copy or a test restore in a child process, and return its result or error; None if the service stops."""
     task = ChildTask(kind, str(directory), config.current().copies, config.current().storage, crypto.loaded_key())
     stored_at, limit = 0.0, task.copies.megabits_per_second
     max_stall_seconds = max(_MIN_STALL_SECONDS, 2 * _LARGEST_OBJECT_MEGABITS / limit if limit else 0.0)

@@ -21,7 +21,7 @@ from appliance.ops.stores.base import (
 from appliance.settings.copies import Copies
 
 _PREFIX = "test"
-# A server that accepts a connection and sends nothing holds a test for longer than anybody waits for its result.
+# A server that accepts a connection and sends nothing blocks a test for longer than a user waits for its result.
 _MAX_RUNNING = 3
 _running = threading.BoundedSemaphore(_MAX_RUNNING)
 _CODES: tuple[tuple[type[StoreError], str], ...] = (
@@ -31,7 +31,7 @@ _CODES: tuple[tuple[type[StoreError], str], ...] = (
 
 
 def check_store(copies: Copies) -> None:
-    """Write, read and delete a small object in the store. Raises StoreError with the reason in the store's words."""
+    """Write, read and delete a small object in the store. Raises StoreError with the reason that the store gave."""
     content, key = secrets.token_bytes(32), f"{_PREFIX}/{secrets.token_hex(8)}"
     with closing(open_store(copies.store, copies)) as store:
         store.put(key, io.BytesIO(content), len(content), hashlib.sha256(content).digest())
@@ -46,7 +46,8 @@ def check_store(copies: Copies) -> None:
 async def check_in_thread(copies: Copies) -> None:
     """Run `check_store` on a thread of its own, so that a test that hangs takes no thread from other requests.
 
-    If this is cancelled, the test goes on. Raises StoreError, also if `_MAX_RUNNING` tests have not ended yet.
+    If this coroutine is cancelled, the test continues. Raises StoreError, also if `_MAX_RUNNING` tests are still
+    running.
     """
     if not _running.acquire(blocking=False):
         raise Unreachable("earlier tests of the storage have not ended yet")
@@ -77,5 +78,5 @@ async def check_in_thread(copies: Copies) -> None:
 
 
 def name_error(error: StoreError) -> str:
-    """Return the code of an error of a store: `unreachable`, `refused`, `store_full`, `missing` and others."""
+    """Return the code of a StoreError: `unreachable`, `refused`, `store_full`, `missing` and others."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), "store")

@@ -329,11 +329,11 @@ def run_checks(
 ) -> Iterator[Finding]:
     """Run all checks and yield their findings. Stop at a finding that makes further checks impossible.
 
-    For a process of its own: it opens the database, leaves it open, and sets the configuration of the process.
-
-    `load` loads the configuration; its argument is the settings saved on pages, or None before the database is open.
-    `with_seed` adds the test message. `account_id` limits the checks of accounts to one account. `is_tenant` is for
-    users of an account that does not manage the installation: of its checks, they see only which have failed.
+    Call it in a process of its own, because it opens the database, leaves it open, and sets the configuration of the
+    process. `load` loads the configuration; its argument is the settings saved on pages, or None before the database is
+    open. `with_seed` adds the test message. `account_id` limits the checks of accounts to one account. `is_tenant` is
+    for an account that does not manage the installation: of the checks of the installation, it only learns which
+    failed.
     """
     of_installation = _hide_details if is_tenant else iter
     try:

@@ -23,16 +23,16 @@ from appliance.storage.database import rows
 
 _CHECK = "account address"
 _TIMEOUT_SECONDS = 5.0
-# Of a whole response: the name of an account's address may lead to a server that sends a byte now and then.
+# The time limit for a whole response, because an account's address may lead to a server that sends a byte now and then.
 _MAX_RESPONSE_SECONDS = 10.0
 _MAX_BYTES = 200
 _NUMBER_BITS = 46
 
 
 def check_addresses(_: Path, account_id: int | None) -> Iterator[Finding]:
-    """Request each public address of an account as a browser would, and compare the proof that it answers with.
+    """Request each public address of an account as a browser would, and compare the returned proof.
 
-    For the first account, that of the operators, it is the addresses of all accounts.
+    For the first account, which belongs to the operator, the addresses of all accounts are checked.
     """
     sql = "SELECT id, public_url FROM account WHERE public_url IS NOT NULL AND (?1 IS NULL OR id = ?1) ORDER BY id"
     for number, url in rows(sql, (None if account_id == FIRST_ACCOUNT_ID else account_id,)):
@@ -76,7 +76,7 @@ def _check_address(account_id: int, url: str) -> Finding:
 
 
 def _read_issuer_error(url: str) -> str:
-    """Return why the CA has not issued the certificate of an address; an empty text if it was not asked for it."""
+    """Return why the CA has not issued the certificate of an address; "" if none was requested."""
     settings = config.current()
     if settings.tls.certificate != config.AUTO:
         return ""
@@ -84,9 +84,9 @@ def _read_issuer_error(url: str) -> str:
 
 
 def _request(url: str, path: str) -> tuple[bytes, int | None]:
-    """Return the beginning of the body at a path, and for how many days the certificate is valid, None for http.
+    """Return the beginning of the body at a path, and the days until the certificate expires (None for http).
 
-    Raises OSError or http.client.HTTPException. No redirect is followed.
+    Raises OSError or http.client.HTTPException. Redirects are not followed.
     """
     parts = urlsplit(url)
     is_encrypted = parts.scheme == "https"
@@ -111,6 +111,6 @@ def _request(url: str, path: str) -> tuple[bytes, int | None]:
 
 
 def _end_connection(connection: http.client.HTTPConnection) -> None:
-    """End a connection from another thread: what waits for its bytes goes on as if the other side had closed it."""
+    """End a connection from another thread: reads on it continue as if the other side had closed it."""
     with suppress(OSError, AttributeError):  # It may be closed already.
         connection.sock.shutdown(socket.SHUT_RDWR)

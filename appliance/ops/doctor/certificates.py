@@ -35,7 +35,7 @@ def check_certificates(directory: Path) -> Iterator[Finding]:
 
 
 def _check_issued(setting: str, settings: Config, state: State, listen: str) -> Finding:
-    """Report how long the certificate of the CA is valid, when it is renewed, and why the last attempt failed."""
+    """Report when the certificate of the CA expires and is renewed, and why the last attempt failed, if it did."""
     facts = store.read_facts(state)
     next_attempt = clock.iso(issuer.find_next_attempt(settings, state, store.wanted_names(settings)))
     if facts is None or facts.validity_error or not issuer.find_renewal(settings, state, store.wanted_names(settings)):
@@ -61,7 +61,7 @@ def _check_issued(setting: str, settings: Config, state: State, listen: str) -> 
 
 
 def _check_http_port(settings: Config) -> Finding:
-    """Report whether the listener of plain http answers, and which ports of the host name the CA must reach."""
+    """Report whether the listener for plain http answers, and which ports of the host name the CA must reach."""
     listen, host = settings.acme.http_listen, config.base_host(settings)
     if listen and _answers_http(listen):
         words = gettext("%(address)s answers; the CA connects to port 80 of %(host)s", address=listen, host=host)
@@ -78,7 +78,7 @@ def _check_http_port(settings: Config) -> Finding:
 
 
 def _answers_http(listen: str) -> bool:
-    """Return whether the listener of plain http answers on this machine."""
+    """Return whether the listener for plain http answers on this machine."""
     try:
         with socket.create_connection(config.reachable_address(listen), _TLS_TIMEOUT_SECONDS) as plain:
             plain.sendall(b"GET /.well-known/acme-challenge/- HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -31,9 +31,9 @@ class Finding(NamedTuple):
     """A result of a check.
 
     `check` is the name of the check, and `words` describes the result for the administrator. `fix` is a command,
-    setting or DNS record to paste; it is empty if there is none. The level `note` is advice: nothing
-    is wrong, but something is missing that will be needed. `meaning` says in full sentences what the result means for
-    those who write campaigns; if it is empty, `explanations` has that text for its check and level.
+    setting or DNS record to paste, or empty. The level `note` is advice: nothing is wrong yet, but something is missing
+    that will be needed. `meaning` explains the result in full sentences to users who write campaigns; if it is empty,
+    `explanations.py` has the text for the check and level.
     """
 
     level: Literal["ok", "note", "warn", "fail"]
@@ -243,7 +243,7 @@ _LATE_FACTOR = 2
 
 
 def check_backups(directory: Path) -> Iterator[Finding]:
-    """Warn if the last scheduled backup, or without a backup the first account, is older than twice the interval."""
+    """Warn if the last scheduled backup is older than twice the interval; without one, if the first account is."""
     every = config.parse_seconds(config.current().backup.every) * 1000
     scheduled = [backup for backup in backups.list_backups(directory) if backup.is_scheduled]
     if not every:
@@ -299,7 +299,7 @@ def check_new_version(_: Path) -> Iterator[Finding]:
 
 
 def check_clock(_: Path) -> Iterator[Finding]:
-    """Check that no event, account or message is dated more than two minutes ahead. No time server is queried."""
+    """Check that no event, account or message has a time more than two minutes ahead. No time server is queried."""
     now = clock.now_ms()
     latest = max((row[0] or 0) for row in rows(
         "SELECT max(created_at) FROM event UNION ALL SELECT max(updated_at) FROM account UNION ALL "

@@ -61,7 +61,7 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
 
 
 def check_consent(_: Path) -> Iterator[Finding]:
-    """Check the consent of the mailbox that sends (OAuth 2.0), if the transport needs one. No token is requested."""
+    """Check the OAuth 2.0 consent of the mailbox that sends, if the transport needs one. No token is requested."""
     needed = oauth_grants.find_needed_status()
     if needed is None:
         return
@@ -81,9 +81,9 @@ def check_consent(_: Path) -> Iterator[Finding]:
 
 
 def check_outgoing_ports(_: Path) -> Iterator[Finding]:
-    """Report which SMTP ports of the relay can be reached from this machine, and what to use if its port cannot.
+    """Report which SMTP ports of the relay can be reached from this machine, and which to use if its own cannot.
 
-    Each port is tried once, all at the same time (`relay_ports.probe_ports`). There is no finding without a relay.
+    All ports are tried once, at the same time (`relay_ports.probe_ports`). There is no finding without a relay.
     """
     settings = config.current().email
     if settings.transport != "relay" or not settings.relay.host:
@@ -150,9 +150,9 @@ def _check_api(transport: Transport, email: Email, name: str) -> Finding:
 
 
 def check_listeners(directory: Path) -> Iterator[Finding]:
-    """Check that the service answers at each address to listen at; if it is stopped, that it could listen there.
+    """Check that the service answers at each listen address; if it is stopped, check that it could listen there.
 
-    Without `inbound.listen`, report how bounces are received, or warn that bounces are not received.
+    Without `inbound.listen`, report how bounces are received, or warn that they are not.
     """
     settings = config.current()
     yield from _check_listener("listen", settings.listen, directory, b"")
@@ -355,7 +355,7 @@ def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
 
 
 def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Iterator[Finding]:
-    """Yield one finding for each reason why records have no value yet, which names all records with that reason."""
+    """Yield a finding for each reason why DNS records have no value yet, with the names of the records."""
     for problem in dict.fromkeys(record.problem for record in waiting):
         unnamed_records = [record for record in waiting if record.problem == problem]
         named = ", ".join(f"{record.record_type} {record.name}" for record in unnamed_records)

@@ -1,7 +1,7 @@
-"""Explain the findings of `doctor` to people who do not administer the server: a title, what it means, what to do.
+"""Explain the findings of `doctor` to people who do not administer the server: a title, the meaning, what to do.
 
-The `words` of a finding are for the administrator. A finding that means something else than the others of its check and
-level has a `meaning` of its own, given where it is made.
+The `words` of a finding are for the administrator. A finding with another meaning than the usual one of its check and
+level has its own `meaning`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Checks of what other machines have: Litestream, the lease, the data of a machine that follows, encrypted copies."""
+"""Checks of other machines' data: Litestream, the lease, a machine that follows this one, and encrypted copies."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from appliance.ops.stores.base import StoreError
 from appliance.settings import config
 from appliance.storage.models import CopyRun
 
-# Litestream looks at the database each second, and copies what has changed.
+# Litestream checks the database each second, and copies the changes.
 MAX_LAG_SECONDS = 30.0
 _COPIES = "copies"
 _HOUR_MS = 3_600_000
@@ -25,7 +25,7 @@ _DAMAGE_CODES = ("damaged", "missing", "incomplete", "books", "older")
 def check_litestream(directory: Path) -> Iterator[Finding]:
     """Check that Litestream runs and has copied the database in the last seconds, if it is configured.
 
-    What it does not do is a finding too: Litestream 0.5 has no encryption of its own.
+    Also warn of a limit of Litestream 0.5: it does not encrypt.
     """
     if not litestream.is_used():
         return
@@ -50,7 +50,7 @@ def check_litestream(directory: Path) -> Iterator[Finding]:
 
 
 def check_standby(directory: Path) -> Iterator[Finding]:
-    """Report how far a machine that follows another one is behind; the other checks are those of the other machine."""
+    """Report how far a machine that follows another one is behind; that other machine has the other checks."""
     database = place.find_database(directory)
     lag = follow.measure_lag(database) if database is not None else None
     if data_dir.find_service_pid(directory) is None:
@@ -92,7 +92,7 @@ def check_lease(directory: Path) -> Iterator[Finding]:
 
 
 def check_copies(_: Path) -> Iterator[Finding]:
-    """Report whether encrypted copies are made, the age of the last good one, and a failed attempt or test restore."""
+    """Report whether encrypted copies are set up, the age of the last good one, and a failed copy or test restore."""
     copies = config.current().copies
     if not copies.store:
         yield Finding("note", _COPIES, gettext("no copies on another machine (copies.store is empty)"))

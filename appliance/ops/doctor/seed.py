@@ -46,8 +46,8 @@ Lookup = Callable[[str, str], DnsAnswer]
 def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lookup) -> Iterator[Finding]:
     """Check DKIM, SPF and DMARC of a message as a receiving server would.
 
-    `source` is the whole message, `mail_from` its return path. `level` is the level of findings that prevent delivery
-    of real email, such as a missing signature: `fail`, or `warn` while email is only captured.
+    `source` is the whole message, `mail_from` its return path. `level` is the level of findings that would prevent
+    delivery, such as a missing signature: `fail`, or `warn` while the transport is the built-in inbox.
     """
     message = message_from_bytes(source, policy=policy.compat32)
     domain = _domain_of(parseaddr(str(message["From"]))[1])
@@ -190,8 +190,8 @@ _POLL_SECONDS = 0.1
 def check_test_message(directory: Path, account_id: int | None) -> Iterator[Finding]:
     """Send a test message from the From address of an account, and check it on arrival.
 
-    If `account_id` is None, the account is the first account. The running service sends the message, so the check fails
-    if the service is not running.
+    `account_id` None means the first account. The running service sends the message, so the check fails if the service
+    is not running.
     """
     if not checks.describe_process(directory):
         yield Finding("fail", "seed", gettext("the service is not running, so nothing is sent"), "campanero serve")

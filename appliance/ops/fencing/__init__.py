@@ -1,1 +1,1 @@
-"""The lease that only one machine at a time may send with: an object in a store, which the sending machine renews."""
+"""The lease, an object in a store: only the machine that holds and renews it may send."""

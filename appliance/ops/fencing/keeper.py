@@ -1,20 +1,20 @@
-"""The thread that takes, renews and gives back the lease, and tells the senders whether they may send.
+"""The thread that takes, renews and releases the lease, and tells the senders whether they may send.
 
 | The lease object                                    | What this process does                                       |
 |-----------------------------------------------------|--------------------------------------------------------------|
 | is missing                                          | creates it; if it once held the lease, only after waiting    |
-| is of this machine, and of an epoch before one that | sends nothing: it was taken from this machine, and an older  |
-| another machine has held, or is missing since       | object was put back in its place                             |
-| is of this machine, and released                    | takes it                                                     |
-| is of this machine, and of another process          | takes it once it was not renewed for its duration            |
-| is of another machine, of a lower epoch             | takes it back, and waits for its duration before it sends    |
-| is of another machine                               | sends nothing; a person decides (`campanero promote`)        |
-| is its own                                          | renews it, four times in its duration                        |
+| names this machine, in an epoch before one that     | sends nothing: the lease was taken from this machine, and an |
+| another machine has held, or is missing since       | older object was put back in its place                       |
+| names this machine, and is released                 | takes it                                                     |
+| names this machine, and another process holds it    | takes it once it was not renewed for its duration            |
+| names another machine, in a lower epoch             | takes it back, and waits for its duration before it sends    |
+| names another machine, in any other epoch           | sends nothing; an operator decides (`campanero promote`)     |
+| is held by this process                             | renews it, four times in its duration                        |
 | cannot be read or written                           | sends until its duration is over, counted from the last      |
 |                                                     | renewal that succeeded                                       |
 
-A renewal counts from before its request, and a holder stops `_MARGIN_SECONDS` early, so that the holder has stopped
-before any other process may take the lease.
+The duration counts from before the request of a renewal, and a holder stops `_MARGIN_SECONDS` early. So the holder has
+stopped before any other process may take the lease.
 """
 
 import logging
@@ -34,38 +34,38 @@ from appliance.storage import send_lease
 log = logging.getLogger("campanero.lease")
 _RENEWALS = 4  # in the duration of the lease
 _MARGIN_SECONDS = 2.0
-# A block of ids stays in the lease for this long after a message of it was read: longer than a message stays with a
-# sender, and than a copy of the database usually lags.
+# A block of message ids stays in the lease for this long after the last message of it was read. That is longer than a
+# message stays with a sender, and longer than a copy of the database usually lags.
 KEPT_SECONDS = 900
 _STARTING = "this machine has not taken the lease yet"
 _WAITING = "the process that held the lease ended without giving it back, so sending starts within %s s"
-# `campanero promote` is not named: on the former machine it would send from data that is out of date.
+# The text does not name `campanero promote`: on the former machine, that would send from outdated data.
 _NEXT_STEP = "see “Go back” in the guide “A second machine that is ready”"
 _SUPERSEDED = f"another machine has taken the lease, so this one sends nothing; {_NEXT_STEP}"
 _FENCED = f"another machine, %s, holds the lease, so this one sends nothing; {_NEXT_STEP}"
 
 
 class LeaseKeeper:
-    """The keeper of the lease of this process."""
+    """The thread that takes, renews and releases the lease for this process."""
 
     def __init__(self, store: Store, directory: Path, seconds: int, note_renewal: Callable[[], None]) -> None:
         self._store, self._directory, self._seconds = store, directory, seconds
         self._note_renewal = note_renewal
         self._node = records.load_node(directory)
         self._holder = crypto.random_base62(16)
-        self._mine: FetchedLease | None = None  # the lease as this process last wrote it, while it may be the holder
+        self._mine: FetchedLease | None = None  # the lease as this process last wrote it, while it may hold it
         self._watched: tuple[str | None, float] | None = None  # the etag of another's lease, and since when it is that
         self._due, self._stopping = threading.Event(), threading.Event()
         self._logged: str | None = _STARTING
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def start(self) -> None:
-        """Permit nothing until the lease is taken, and start the thread."""
+        """Forbid sending until the lease is taken, and start the thread."""
         send_lease.require(_STARTING, self._due.set)
         self._thread.start()
 
     def stop(self) -> None:
-        """Give the lease back, if this process holds it; call this when nothing is sent any more."""
+        """Release the lease if this process holds it. Call this when all senders have stopped."""
         self._stopping.set()
         self._due.set()
         self._thread.join(self._seconds)
@@ -89,7 +89,7 @@ class LeaseKeeper:
             except StoreError as error:
                 self._note_failure(error)
             except Exception:
-                # The thread must go on; without a renewal the lease ends by itself.
+                # The thread must continue; if the lease is not renewed, it expires.
                 log.exception("lease: renewal failed")
             self._log_change()
             if send_lease.is_held() and send_lease.now() >= noted_at + interval:
@@ -102,7 +102,7 @@ class LeaseKeeper:
         send_lease.explain(f"the lease could not be renewed, because its storage fails: {error}")
 
     def _log_change(self) -> None:
-        """Log when the lease was taken or lost, or cannot be taken for another reason."""
+        """Log when the lease is taken or lost, or when the reason why it cannot be taken changes."""
         reason = send_lease.find_blocker()
         if reason != self._logged:
             self._logged = reason
@@ -117,7 +117,8 @@ class LeaseKeeper:
             try:
                 return self._write(self._mine.record, self._mine.etag)
             except (Conflict, Missing):
-                # Another machine has taken it, the answer to the last renewal was lost, or the store lost the object.
+                # Another machine has taken the lease, the response to the last renewal was lost, or the store lost the
+                # object.
                 log.debug("lease: changed by another writer")
         fetched = records.fetch_lease(self._store)
         if fetched is None:
@@ -134,23 +135,23 @@ class LeaseKeeper:
             records.save_node(self._directory, self._node)
         send_lease.lose(_FENCED % (record.host or record.node))
         if record.epoch < self._node.epoch:
-            # The store has lost the lease of this machine, and another one has begun with its old epoch.
+            # The store has lost the lease of this machine, and another machine has created one with a lower epoch.
             records.put_lease(self._store, self._claim(record), fetched.etag)
         return None
 
     def _is_superseded(self, epoch: int) -> bool:
-        """Return whether another machine has held the lease in a later epoch than this one and `epoch`."""
+        """Return whether another machine held the lease in a later epoch than `epoch` and this machine's last one."""
         return self._node.seen_epoch > max(self._node.epoch, epoch)
 
     def _claim(self, record: LeaseRecord) -> LeaseRecord:
-        """Return a lease that this machine may take once the former one has certainly ended."""
+        """Return a lease for this machine that it may take when the former holder has certainly stopped."""
         seconds = max(record.seconds, self._seconds)
         return records.claim(record, self._node, seconds)
 
     def _create(self) -> None:
-        """Create the lease object; on a machine that has held the lease, only once it is missing for its duration.
+        """Create the lease object. A machine that has held the lease waits until it was missing for its duration.
 
-        If the store has lost the object, the machine that holds the lease creates it again in the meantime.
+        If the store has lost the object, the machine that holds the lease creates it again in that time.
         """
         if self._mine is not None and send_lease.is_held():
             return self._write(self._mine.record, None)
@@ -161,7 +162,7 @@ class LeaseKeeper:
         return self._write(records.make_first(self._node, self._seconds), None)
 
     def _take(self, fetched: FetchedLease) -> None:
-        """Take the lease of this machine: after its release, or when it was not renewed for its duration."""
+        """Take the lease that names this machine: after its release, or if it was not renewed for its duration."""
         record = fetched.record
         if not record.is_released and not self._has_watched(fetched.etag, record.seconds):
             return send_lease.lose(_WAITING % record.seconds)
@@ -169,14 +170,17 @@ class LeaseKeeper:
         return self._write(record, fetched.etag, epoch=max(record.epoch, self._node.epoch))
 
     def _has_watched(self, etag: str | None, seconds: float) -> bool:
-        """Return whether the lease object has been the same for `seconds`."""
+        """Return whether the lease object has had this etag (None: was missing) for `seconds`."""
         now = send_lease.now()
         if self._watched is None or self._watched[0] != etag:
             self._watched = (etag, now)
         return now >= self._watched[1] + seconds
 
     def _write(self, record: LeaseRecord, etag: str | None, epoch: int | None = None) -> None:
-        """Write the lease with the blocks that are in use or wanted, and permit sending. Raises StoreError."""
+        """Write the lease with the blocks of ids that senders use or have requested, and permit sending.
+
+        Raises StoreError, also Conflict if another machine has changed the lease.
+        """
         started = send_lease.now()
         wanted = send_lease.list_wanted()
         send_lease.touch(wanted)
@@ -199,7 +203,7 @@ class LeaseKeeper:
 def open_keeper(directory: Path, note_renewal: Callable[[], None]) -> LeaseKeeper | None:
     """Return the keeper of the configured lease, or None without one. Raises ConfigError for an unusable store.
 
-    `note_renewal` is called as often as the lease is renewed at least, on the thread of the keeper.
+    `note_renewal` is called on the keeper's thread while the lease is held, `_RENEWALS` times in its duration.
     """
     settings = config.current()
     if not settings.lease.store:

@@ -1,12 +1,13 @@
 """Copy the files beside the database to the store of the lease, for a machine that follows this one.
 
-Litestream copies only the database, which has the pictures too. Attachments, uploaded imports and pending audiences are
-files, and so is the journal of refusals. They are sealed with the installation's key, which both machines have, so that
-the store learns only their number and sizes. A copy of the whole data (`[copies]`) would be hours old, and its files
-can only be read with a private key that this machine does not have.
+Litestream copies only the database, which also contains the pictures. Attachments, uploaded imports, pending audiences
+and the journal are files. They are sealed with the installation's key, which both machines have, so the store only
+reveals their number and sizes. An encrypted copy of all data (`[copies]`) cannot replace this: it would be hours old,
+and only a private key that this machine does not have can read it.
 
-A file is stored in pieces, each an object `files/NAME`, whose name is a keyed hash of what it contains. A piece never
-changes: a file that grows, as the journal does, gets another last piece, and a compacted journal gets other pieces.
+A file is stored in pieces, each an object `files/NAME`, whose name is a keyed hash of path, position, size and version.
+A piece never changes: a file that grows, such as the journal, gets a new last piece, and a compacted journal gets new
+pieces.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ _PATH = rf"^({re.escape(JOURNAL)}|({'|'.join(FOLDERS)})(/(?!\.)[A-Za-z0-9._-]{{1
 
 
 class _Header(msgspec.Struct):
-    """What a piece contains: a part of a file, by its path in the data directory."""
+    """The header of a piece: the path of its file in the data directory, and its position in the file."""
 
     path: Annotated[str, Meta(pattern=_PATH)]
     offset: Annotated[int, Meta(ge=0)]
@@ -54,7 +55,7 @@ class _Piece(NamedTuple):
 
 
 class Mirror:
-    """A thread that copies new files to the store of the lease, and deletes there the pieces of deleted files."""
+    """A thread that copies new files to the store of the lease, and deletes the pieces of deleted files there."""
 
     def __init__(self, store: Store, directory: Path) -> None:
         self._store, self._directory = store, directory
@@ -68,7 +69,7 @@ class Mirror:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end, and wait some seconds for it."""
+        """Ask the thread to end, and wait up to 5 seconds for it."""
         self._stopping.set()
         self._thread.join(5)
 
@@ -88,7 +89,7 @@ class Mirror:
         self._store.close()
 
     def copy(self) -> None:
-        """Store the pieces that the store lacks, and delete those that are gone. Raises StoreError and OSError."""
+        """Store the pieces that the store lacks, and delete those without a file. Raises StoreError and OSError."""
         if self._stored is None:
             self._stored = {info.key for info in self._store.list(PREFIX)}
         pieces = dict(list_pieces(self._directory))
@@ -123,7 +124,7 @@ def list_pieces(directory: Path) -> Iterator[tuple[str, _Piece]]:
         except FileNotFoundError:
             continue
         name = path.relative_to(directory).as_posix()
-        # Until it is compacted, the journal only grows, so a piece of it that is full does not change.
+        # The journal only grows until it is compacted, so a full piece of it does not change.
         version = _read_journal_id(path) if name == JOURNAL else f"{status.st_size} {status.st_mtime_ns}"
         for offset in range(0, status.st_size, _PIECE_BYTES):
             size = min(_PIECE_BYTES, status.st_size - offset)
@@ -133,7 +134,7 @@ def list_pieces(directory: Path) -> Iterator[tuple[str, _Piece]]:
 
 
 def _read_journal_id(path: Path) -> str:
-    """Return the id in the first line of the journal, which a compaction changes."""
+    """Return the id in the first line of the journal; a compaction changes it. Return "" for an empty journal."""
     with path.open("rb") as file:
         header = journal.read_header(file)
     return header.line.journal if header is not None else ""
@@ -159,23 +160,23 @@ def _seal(key: str, header: _Header, content: bytes) -> bytes:
 
 
 class _Fetched(NamedTuple):
-    """A piece that was fetched: its file, and where it ends in that file."""
+    """A fetched piece: the path of its file, and the end of the piece in that file in bytes."""
 
     path: str
     end: int
 
 
 class MirrorReader:
-    """Fetches new pieces into a folder, and deletes the files that have no piece any more."""
+    """Fetches new pieces into a folder, and deletes the files there that no longer have a piece."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
         self._fetched: dict[str, _Fetched] = {}
 
     def fetch(self) -> int:
-        """Fetch what is new, and return the number of pieces there are. Raises StoreError and OSError.
+        """Fetch the new pieces, and return the number of all pieces. Raises StoreError and OSError.
 
-        A piece that is not ours does not keep the others from being fetched; then the first StoreError is raised.
+        An invalid piece does not prevent the fetching of the others; the first StoreError is raised at the end.
         """
         infos = {info.key: info for info in self._store.list(PREFIX)}
         changed, first_error = set[str](), None
@@ -195,7 +196,7 @@ class MirrorReader:
         return len(infos)
 
     def _cut(self, path: str) -> None:
-        """Cut a file at the end of its last piece, because a compacted journal is shorter; delete it without pieces."""
+        """Truncate a file at the end of its last piece, as for a compacted journal; delete it if it has no piece."""
         end = max((fetched.end for fetched in self._fetched.values() if fetched.path == path), default=None)
         target = self._folder / path
         if end is None:
@@ -204,7 +205,7 @@ class MirrorReader:
             os.truncate(target, end)
 
     def _download(self, key: str) -> bytes:
-        """Return the bytes of a piece. Raises StoreError if they are more than a piece can have."""
+        """Return the bytes of a piece. Raises StoreError if it is larger than a piece can be."""
         sealed = b""
         with self._store.open(key) as stream:
             while chunk := stream.read(_MAX_SEALED_BYTES + 1 - len(sealed)):
@@ -214,7 +215,7 @@ class MirrorReader:
         return sealed
 
     def _write(self, key: str, sealed: bytes) -> _Fetched:
-        """Write a piece to its place in its file. Raises StoreError if it is not ours."""
+        """Write a piece to its position in its file. Raises StoreError if it was changed or sealed with another key."""
         plain = crypto.unseal(crypto.derive_key(_LABEL), key, sealed)
         if plain is None:
             raise StoreError(f"{key} was changed in the storage, or belongs to another key")
@@ -233,7 +234,7 @@ class MirrorReader:
 
 
 def install(folder: Path, directory: Path) -> None:
-    """Move the fetched files of a folder to their places in a data directory; it may be repeated."""
+    """Move the fetched files of a folder to their places in a data directory; an interrupted call can be repeated."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
         if path.is_file():
             target = directory / path.relative_to(folder)

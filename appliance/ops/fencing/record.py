@@ -1,11 +1,11 @@
 """The lease object: its content, and the identity of this machine.
 
-Durations are measured by each machine itself, and the epoch says who took the lease last, so that wrong clocks do not
-matter. Times in the object are only shown, or compared with other times of the same machine.
+Each machine measures durations itself, and the epoch shows which machine took the lease last, so wrong clocks do not
+matter. Times in the object are only displayed, or compared with other times of the same machine.
 
-The object is signed with the installation's key, which both machines have: another writer of the store could
-otherwise empty `blocks`, so that a promotion would hold nothing, and messages would be sent twice. Such a writer can
-still delete the object or put an earlier one in its place.
+The object is signed with the installation's key, which both machines have. Otherwise another writer of the store could
+empty `blocks`; a promotion would then hold nothing, and messages would be sent twice. Such a writer can still delete
+the object or replace it with an earlier one.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ KEY = "lease.json"
 NODE_FILE = "node.json"
 FORMAT = 1
 _LABEL = "lease"
-# More ranges of blocks than this are merged at their smallest gaps: more messages are held then, never fewer.
+# If there are more ranges of blocks, the smallest gaps are closed: then more messages are held, never fewer.
 MAX_RANGES = 2_000
 
 _Name = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -35,7 +35,7 @@ _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class DamagedLease(StoreError):
-    """The lease object, or the file of this machine's identity, has no usable content."""
+    """The lease object, or the file of this machine's identity, is damaged."""
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     format: int
     epoch: Annotated[int, Meta(ge=1, le=2**53)]  # grows with each promotion
     node: _Name  # the machine that may send, or that will when it starts
-    host: Annotated[str, Meta(max_length=200)]  # its name, for people
+    host: Annotated[str, Meta(max_length=200)]  # the name of that machine, for users
     holder: Annotated[str, Meta(max_length=100)]  # the process that renews the lease; empty: none has taken it yet
     renewal: _Number  # grows with each renewal, so that each content differs
     seconds: Annotated[int, Meta(ge=1, le=3600)]  # the holder stops this long after its last renewal
@@ -57,7 +57,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct):
-    """The identity of this machine, and the highest epoch in which it held the lease; 0 if it never did.
+    """The identity of this machine, and the highest epoch in which it held the lease (0: never).
 
     `seen_epoch` is the highest epoch in which another machine held it.
     """
@@ -111,9 +111,9 @@ def get_host() -> str:
 
 
 def load_node(directory: Path) -> Node:
-    """Return the identity of this machine, which is created in its data directory if there is none.
+    """Return the identity of this machine, which is created in its data directory if it has none.
 
-    It belongs to the machine, not to its data: neither a backup nor a replica contains it. Raises DamagedLease.
+    It belongs to the machine, not to its data, so neither a backup nor a replica contains it. Raises DamagedLease.
     """
     node = find_node(directory)
     if node is None:
@@ -134,7 +134,7 @@ def find_node(directory: Path) -> Node | None:
 
 
 def save_node(directory: Path, node: Node) -> None:
-    """Store the identity of this machine, durably and whole."""
+    """Write the identity of this machine to disk, atomically."""
     part = directory / f"{NODE_FILE}.part"
     descriptor = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -146,7 +146,7 @@ def save_node(directory: Path, node: Node) -> None:
 
 
 def to_ranges(blocks: Iterable[int]) -> list[tuple[int, int]]:
-    """Return blocks as ranges in ascending order, at most `MAX_RANGES`; the smallest gaps are closed if necessary."""
+    """Return at most `MAX_RANGES` ranges (first, last) of the blocks, in ascending order; smallest gaps are closed."""
     ranges: list[tuple[int, int]] = []
     for block in sorted(set(blocks)):
         if ranges and block == ranges[-1][1] + 1:
@@ -167,17 +167,17 @@ def to_ranges(blocks: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def to_blocks(ranges: Iterable[tuple[int, int]]) -> set[int]:
-    """Return the blocks of ranges."""
+    """Return all blocks in ranges (first, last)."""
     return {block for first, last in ranges for block in range(first, last + 1)}
 
 
 def make_first(node: Node, seconds: int) -> LeaseRecord:
-    """Return the first lease of a store, which this machine has not taken yet."""
+    """Return the first lease of a store: it names this machine, but no process has taken it yet."""
     return LeaseRecord(FORMAT, max(1, node.epoch), node.node, get_host(), "", 0, seconds, False, 0, [], 0)
 
 
 def claim(record: LeaseRecord, node: Node, seconds: int) -> LeaseRecord:
-    """Return a lease for a machine in its epoch: its service takes it when it was not renewed for `seconds`."""
+    """Return a lease that names a machine in its epoch; its service takes it once it was not renewed for `seconds`."""
     return renew(
         record, epoch=max(1, node.epoch), node=node.node, host=get_host(), holder="", seconds=seconds,
         is_released=False,
@@ -185,10 +185,10 @@ def claim(record: LeaseRecord, node: Node, seconds: int) -> LeaseRecord:
 
 
 def renew(record: LeaseRecord, **changes: object) -> LeaseRecord:
-    """Return a record with changes and the next number of renewal."""
+    """Return a record with some fields changed and its renewal number increased."""
     return structs.replace(record, renewal=record.renewal + 1, **changes)
 
 
 def encode_ranges(ranges: Iterable[tuple[int, int]]) -> str:
-    """Return ranges as JSON, for a statement."""
+    """Return ranges as JSON, for an SQL statement."""
     return msgspec.json.encode([*ranges]).decode()

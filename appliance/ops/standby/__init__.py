@@ -1,1 +1,1 @@
-"""A second machine that is ready: the state of Litestream, following a replica, and the promotion of the machine."""
+"""A second machine that is ready to take over: following the replica of the first one, and its promotion."""

@@ -21,7 +21,7 @@ def add_standby_commands(
     """Add the commands `follow` and `promote` to the subparsers `top`.
 
     `command` adds one command, as `_add_command` of the command line does; `load` loads the configuration, and
-    `connect_signals` is that of `appliance.app`.
+    `connect_signals` is the function of `appliance.app`.
     """
     words = "keep a copy of another machine's data up to date, from the replica that its Litestream writes"
     parser = command(top, "follow", lambda options: _follow(options, load), words)
@@ -57,7 +57,7 @@ def _follow(options: argparse.Namespace, load: Loader) -> None:
 
 
 def _require_followable(directory: Path, source: str) -> None:
-    """Raise StandbyFailed unless a data directory has the key, and no data but a copy of this source."""
+    """Raise StandbyFailed unless a data directory has the key, and no data other than a copy of this source."""
     if not (directory / crypto.KEY_FILE).exists():
         raise StandbyFailed(
             f"put {crypto.KEY_FILE} of the other machine into {directory} first: without it, its data is of no use"

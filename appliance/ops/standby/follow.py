@@ -1,7 +1,8 @@
 """Keep a copy of another machine's database up to date with `litestream restore -f`.
 
-Litestream applies each change of the replica within a second of its arrival. It cannot always go on with a copy after
-it was stopped, so each start of it restores into a new folder; the former copy stays until the new one is complete.
+Litestream applies each change of the replica within a second of its arrival. It cannot always continue with a copy
+after it was stopped. So each start restores into a new folder, and the former copy is kept until the new one is
+complete.
 """
 
 import logging
@@ -31,12 +32,12 @@ _RETRY_SECONDS = 5.0
 _FILES_SECONDS = 5.0
 _STATUS_SECONDS = 30.0
 _STOP_SECONDS = 10.0
-# A machine whose heartbeat is older than this is reported as late: the heartbeat is written each five seconds.
+# A heartbeat older than this is reported as late; the followed machine writes it every five seconds.
 LATE_SECONDS = 30.0
 
 
 class Follower:
-    """Runs Litestream until it is stopped, and starts it again when it ends."""
+    """Runs Litestream until `stop` is called, and restarts it when it ends."""
 
     def __init__(self, directory: Path, source: str, program: str) -> None:
         self._directory, self._source, self._program = directory, source, program
@@ -46,7 +47,7 @@ class Follower:
         self._child: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
-        """Ask `run` to end; may be called by a signal handler."""
+        """Ask `run` to end; a signal handler may call this."""
         self._stopping.set()
 
     def run(self) -> None:
@@ -87,7 +88,7 @@ class Follower:
             log.error("standby: Litestream ended status=%s", self._child.returncode)
 
     def _fetch_files(self) -> None:
-        """Fetch the files beside the database again and again."""
+        """Fetch the files beside the database repeatedly until `stop` is called."""
         while self._reader is not None and not self._stopping.wait(_FILES_SECONDS):
             text = ""
             try:
@@ -109,7 +110,7 @@ class Follower:
 
 
 def _open_reader(directory: Path) -> MirrorReader | None:
-    """Return a reader of the files beside the database, or None without a store of the lease. Raises StandbyFailed."""
+    """Return a reader of the files beside the database, or None without a lease store. Raises StandbyFailed."""
     settings = config.current()
     if not settings.lease.store:
         return None
@@ -121,7 +122,7 @@ def _open_reader(directory: Path) -> MirrorReader | None:
 
 
 def _check_key(directory: Path, database: Path) -> None:
-    """Log an error if the key in a data directory is not that of a copied database."""
+    """Log an error if the key in a data directory is not the key of a copied database."""
     try:
         fingerprint = migrations.inspect_database(database).key_fingerprint
         if fingerprint is not None:
@@ -139,7 +140,7 @@ def find_litestream(program: str | None) -> str:
 
 
 def build_url(source: str) -> str:
-    """Return the URL of a replica for Litestream; that of a bucket gets the endpoint and region of `copies.s3`."""
+    """Return the URL of a replica for Litestream; for a bucket with the endpoint and region of `copies.s3`."""
     parts, s3 = urlsplit(source), config.current().copies.s3
     if parts.scheme != "s3" or parts.query or not s3.endpoint:
         return source
@@ -147,7 +148,7 @@ def build_url(source: str) -> str:
 
 
 def build_environment() -> dict[str, str]:
-    """Return the environment of Litestream: that of this process, with the credentials of `copies.s3`, if any."""
+    """Return the environment variables for Litestream: those of this process, and the credentials of `copies.s3`."""
     s3, environment = config.current().copies.s3, dict(os.environ)
     if s3.access_key_id:
         environment |= {
@@ -157,16 +158,16 @@ def build_environment() -> dict[str, str]:
 
 
 def measure_lag(database: Path) -> float | None:
-    """Return the seconds since the last heartbeat of the followed machine that has arrived, or None if it is unknown.
+    """Return the seconds since the last heartbeat of the followed machine that has arrived, or None if there is none.
 
-    It includes the time since that heartbeat, up to five seconds, and the difference of the clocks.
+    This includes the time since that heartbeat was written, up to five seconds, and the difference of the clocks.
     """
     heartbeat = place.read_heartbeat(database)
     return max(0.0, (clock.now_ms() - heartbeat) / 1000) if heartbeat is not None else None
 
 
 def describe_lag(database: Path) -> str:
-    """Return a line about how far the copy is behind."""
+    """Return a line that says how far the copy is behind."""
     lag = measure_lag(database)
     number = f"transaction {place.read_transaction(database)}"
     return f"{number}, state of the other machine unknown" if lag is None else f"{number}, {lag:.1f} s behind"

@@ -1,8 +1,8 @@
-"""Hold what the former machine may have sent after the last change that has arrived here.
+"""Hold the messages that the former machine may have sent after the last change that has arrived here.
 
-The lease says which blocks of message ids the former machine had opened, and a message leaves only after that. So a
-message that is due, open in this copy and in such a block may have left; every other one has not. A held message is
-`uncertain`: a person sends it again or counts it as sent, and nothing else does (docs/promises.md#p3).
+Message ids are grouped in blocks. The former machine writes a block into the lease before it sends messages of it. So a
+due message that is still open in this copy may have been sent if its block is in the lease; no other message has. A
+held message gets the status `uncertain`: only a user can send it again or count it as sent (docs/promises.md#p3).
 """
 
 from typing import NamedTuple
@@ -24,9 +24,9 @@ from appliance.storage.transactions import require_write_transaction
 
 HELD_TEXT = gettext_noop("the former machine may have sent it before this one took over")
 PAUSE_REASON = "may_have_started"
-# The ids of these tables leave the installation: in links, Message-IDs and return paths, and in webhooks.
+# The ids of these tables are published: in links, Message-IDs and return paths, and in webhooks.
 _PUBLISHED_TABLES = ("message", "confirmation", "event", "webhook_delivery")
-# Ids are left out for what the former machine has inserted since; it cannot have inserted more.
+# This number of ids is skipped, because the former machine may have given them to rows since; it cannot have used more.
 _SKIPPED_IDS = 10_000_000
 _MAX_ROWS = 500
 _OPEN = "status IN ('queued', 'held') AND due_at <= :until"
@@ -37,7 +37,7 @@ _IN_BLOCKS = (
 
 
 class HeldCampaign(NamedTuple):
-    """A campaign with messages that a person has to decide about; id 0 stands for all other messages of an account."""
+    """A campaign with messages that a user has to decide about; id 0 stands for all other messages of an account."""
 
     account_id: int
     campaign_id: int
@@ -46,7 +46,7 @@ class HeldCampaign(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a promotion has held."""
+    """The messages that a promotion has held, and the campaigns and flows that it has paused."""
 
     messages: list[HeldCampaign]
     campaigns: list[tuple[int, str]]  # id and name: scheduled ones that may have been started, paused
@@ -60,9 +60,10 @@ class Held(NamedTuple):
 
 
 def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
-    """Hold all that may have left; `lease` is the last lease of the former machine, None if there was none.
+    """Hold all messages that may have been sent, and pause the campaigns and flows that may have advanced.
 
-    `heartbeat_ms` is the last time of the former machine that has arrived in this copy. Repeating it holds nothing new.
+    `lease` is the last lease of the former machine, or None. `heartbeat_ms` is the last heartbeat of the former machine
+    in this copy, or None. Repeating the call holds nothing new.
     """
     require_write_transaction()
     queue.settle_log()
@@ -80,17 +81,20 @@ def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
 
 
 def has_all_blocks(lease: LeaseRecord, heartbeat_ms: int) -> bool:
-    """Return whether a lease names all blocks of which messages may have left since the last heartbeat of a copy.
+    """Return whether a lease names all blocks of which messages may have been sent since the heartbeat of a copy.
 
-    It has forgotten some if it is much later than the copy. If it had ended before the copy was written, it may not be
-    the last one: an earlier object may have been put in its place.
+    A lease that is much later than the heartbeat does not, because old blocks were removed from it. A lease that ended
+    before the heartbeat may not be the last one: somebody may have put an earlier object in its place.
     """
     behind = lease.renewed_at - heartbeat_ms
     return -2 * lease.seconds * 1000 < behind < lease.kept_seconds * 1000
 
 
 def _hold_messages(ranges: list[tuple[int, int]] | None, until: int) -> None:
-    """Set the messages that were being sent, and the due ones in `ranges` (None: all due ones), to `uncertain`."""
+    """Set messages that were being sent, and the due ones whose blocks are in `ranges`, to `uncertain`.
+
+    `ranges` None means all due messages; `until` is the time until which messages count as due.
+    """
     condition = "1" if ranges is None else _IN_BLOCKS
     select = (
         f"SELECT id FROM message WHERE id > :after AND (status = 'sending' OR ({_OPEN} AND {condition})) "
@@ -108,7 +112,10 @@ def _hold_messages(ranges: list[tuple[int, int]] | None, until: int) -> None:
 
 
 def _pause_campaigns(until: int) -> list[tuple[int, str]]:
-    """Pause the scheduled campaigns that were due: their messages may be among those that have not arrived here."""
+    """Pause the scheduled campaigns that were due, because the former machine may have started them since.
+
+    Return (id, name) of each.
+    """
     due = rows(
         "SELECT account_id, id, name FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? "
         "AND deleted_at IS NULL ORDER BY id",
@@ -120,7 +127,10 @@ def _pause_campaigns(until: int) -> list[tuple[int, str]]:
 
 
 def _pause_flows(until: int, has_unknown: bool) -> list[tuple[int, str]]:
-    """Pause the flows whose due steps or requests the former machine may have taken."""
+    """Pause the flows whose due requests the former machine may have made; with `has_unknown` also due steps.
+
+    Return (id, name) of each.
+    """
     due_run = "EXISTS (SELECT 1 FROM run r WHERE r.flow_id = f.id AND r.status = 'live' AND r.due_at <= :until)"
     due_request = (
         "EXISTS (SELECT 1 FROM flow_request q WHERE q.flow_id = f.id AND q.status = 'pending' "
@@ -139,7 +149,7 @@ def _pause_flows(until: int, has_unknown: bool) -> list[tuple[int, str]]:
 
 
 def _skip_ids() -> None:
-    """Leave out the ids that the former machine may have given to rows since: links in its messages have them."""
+    """Reserve the ids that the former machine may have given to rows since: links in its messages have them."""
     moment = min(clock.now_ms(), sandbox.FIRST_SANDBOX_ID // 2)
     for table in (model._meta.table_name for model in models.ALL):
         last = sql.last_id(table)
@@ -148,7 +158,10 @@ def _skip_ids() -> None:
 
 
 def count_held() -> list[HeldCampaign]:
-    """Return how many messages of each campaign are held now: fewer after the journal has said which of them left."""
+    """Return the number of held messages of each campaign.
+
+    After the journal has been replayed there are fewer, because it shows which messages were sent.
+    """
     counts = rows(
         "SELECT m.account_id, coalesce(m.campaign_id, 0), max(c.name), count(*) FROM message m LEFT JOIN campaign c "
         "ON c.id = m.campaign_id WHERE m.status = 'uncertain' AND m.error_text = ? GROUP BY 1, 2 ORDER BY 1, 2",
@@ -158,7 +171,7 @@ def count_held() -> list[HeldCampaign]:
 
 
 def record_promotion(epoch: int | None, held: Held) -> None:
-    """Record the promotion in the audit log of each account; `epoch` None: a person said that the other one is off."""
+    """Record the promotion in the audit log of each account; `epoch` is None if it was done without a lease."""
     require_write_transaction()
     basis = {"old_machine_is_off": True} if epoch is None else {"epoch": epoch}
     if scalar("SELECT count(*) FROM account"):

@@ -1,7 +1,8 @@
 """The files of a machine that follows another one, in the folder `standby` of its data directory.
 
-`standby/source.json` says what is followed, and how far a promotion has come. Each restore from the replica has a
-folder of its own, `standby/1` and so on; the newest that is complete counts. The service does not start beside it.
+`standby/source.json` names the replica that is followed, and the progress of a promotion. Each restore from the replica
+has its own folder, `standby/1` and so on; the newest complete one counts. The service does not start in such a data
+directory.
 """
 
 import os
@@ -28,7 +29,7 @@ class StandbyFailed(Refused):
 
 
 class Source(msgspec.Struct):
-    """The replica that a machine follows; `lease` is that of the former machine, once a promotion took it."""
+    """The replica that a machine follows; `lease` is the lease of the former machine, once a promotion has taken it."""
 
     source: Annotated[str, Meta(min_length=1)]
     lease: LeaseRecord | None = None
@@ -47,7 +48,7 @@ def load_source(directory: Path) -> Source | None:
 
 
 def save_source(directory: Path, source: Source) -> None:
-    """Store what a data directory follows, durably and whole."""
+    """Write the source that a data directory follows to disk, atomically."""
     folder = directory / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     part = folder / f"{SOURCE_FILE}.part"
@@ -67,7 +68,7 @@ def list_restores(directory: Path) -> list[Path]:
 
 
 def is_complete(restore: Path) -> bool:
-    """Return whether a restore has the whole database: then Litestream stores the number of its last transaction."""
+    """Return whether a restore has the whole database: only then it has the file with the last transaction."""
     return (restore / f"{DATABASE}-txid").exists()
 
 
@@ -114,7 +115,7 @@ def require_not_following(directory: Path) -> None:
 
 
 def iterate_next_restore(directory: Path) -> Iterator[Path]:
-    """Yield new folders for restores without end, each created when it is asked for."""
+    """Yield new folders for restores endlessly; each is created when it is requested."""
     while True:
         restores = list_restores(directory)
         number = int(restores[-1].name) + 1 if restores else 1

@@ -1,10 +1,12 @@
-"""Make a machine that follows another one the one that sends; a person asks for it.
+"""Promote a machine that follows another one, at the request of an operator: from then on it sends.
 
-1. The lease is taken for the next epoch, so that the former machine stops as soon as it renews it.
-2. After the duration of its lease the former machine has stopped in any case. What it had copied until then is applied.
-   Without a lease only the person knows that it is off; the promotion is refused if changes of it still arrive.
-3. Following ends. The copy is checked, and what may have left since its last change is held (`holding.py`).
-4. The copy becomes the database of this machine. A promotion that was killed is continued by the next one.
+1. The lease is taken for the next epoch, so that the former machine stops at its next renewal.
+2. After the duration of its lease the former machine has certainly stopped. The changes that it had copied until then
+   are applied. Without a lease, only the operator knows that it is off; the promotion is refused if changes still
+   arrive.
+3. Following ends. The copy is checked, and messages that may have been sent since its last change are held
+   (`holding.py`).
+4. The copy becomes the database of this machine. An interrupted promotion is continued by the next one.
 """
 
 import shutil
@@ -36,14 +38,14 @@ from appliance.storage.database import close_database, open_database
 from appliance.storage.journal import JournalLine
 
 _QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
-# A machine without a lease is taken for off if nothing arrives for this long: it would write two heartbeats.
+# A machine without a lease counts as off if nothing arrives for this long: it would have written two heartbeats.
 _OFF_SECONDS = 2 * litestream.HEARTBEAT_SECONDS + 2
 _MAX_ARRIVAL_SECONDS = 60.0
 _END_SECONDS = 20.0
 _BUSY_MS = 5_000
 _MAX_FAULTS = 3
 _MAX_ATTEMPTS = 50
-# Refusals of this time before the last heartbeat are replayed too: the journal is copied apart from the database.
+# Refusals from this long before the last heartbeat on are replayed, too, because the journal is copied separately.
 _JOURNAL_MARGIN_MS = 60_000
 
 _NO_LEASE = "no lease is set up (lease.store), so nothing would keep the other machine from sending"
@@ -60,9 +62,10 @@ class Promotion(NamedTuple):
 
 
 def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
-    """Promote the machine with this data directory. Raises StandbyFailed; it can then be repeated.
+    """Promote the machine with this data directory. Raises StandbyFailed; the call can then be repeated.
 
-    `is_other_off` is the word of the person that the other machine is off, which is needed if there is no lease.
+    `is_other_off` says that the operator has switched the other machine off; it is required without a lease, and
+    refused with one.
     """
     source = place.load_source(directory)
     if source is None:
@@ -80,7 +83,8 @@ def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
     _wait_for_rest(directory, report)
     if not has_lease:
         _require_silence(directory, report)
-        # A promotion that failed may have read a lease. The other machine went on, so that does not say what has left.
+        # An earlier attempt may have stored a lease. The other machine has continued since, so that lease may lack
+        # blocks.
         source.lease = None
         place.save_source(directory, source)
     _end_following(directory)
@@ -89,9 +93,10 @@ def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
 
 
 def take_back(directory: Path, report: Report) -> int:
-    """Take the lease for a machine that has the current data but not the lease; return the epoch.
+    """Take the lease for a machine that has the current data but not the lease, and return the epoch.
 
-    For a machine whose service is stopped: the person says that the other one has no newer data that counts.
+    Call it while the service is stopped, if the operator has decided that the other machine has no newer data that
+    matters. Raises StandbyFailed.
     """
     crypto.load_key(directory)
     _claim(directory, lambda former: None, report)
@@ -99,9 +104,10 @@ def take_back(directory: Path, report: Report) -> int:
 
 
 def _require_usable_copy(directory: Path) -> None:
-    """Raise StandbyFailed unless there is a whole copy of the key of this directory, before anything is changed.
+    """Raise StandbyFailed unless there is a complete copy that belongs to the key of this directory.
 
-    The other machine goes on sending if the copy has foreign triggers or views.
+    This is checked before anything is changed. If the copy has foreign triggers or views, the other machine continues
+    to send.
     """
     database = place.find_database(directory)
     if database is None:
@@ -119,7 +125,7 @@ def _require_usable_copy(directory: Path) -> None:
 
 
 def _reject_objects(names: list[str]) -> None:
-    """Raise StandbyFailed for triggers or views that are not ours, which a writer of the replica may have added."""
+    """Raise StandbyFailed if there are triggers or views of another writer of the replica; `names` has theirs."""
     if names:
         raise StandbyFailed(
             f"the copy cannot be used: it has triggers or views that are not ours: {', '.join(names[:3])}"
@@ -137,7 +143,7 @@ def _require_own_schema() -> None:
 
 def _take_lease(directory: Path, source: Source, report: Report) -> None:
     def remember(former: LeaseRecord | None) -> None:
-        # The latest counts: an attempt that failed before may have read a lease that has been renewed since then.
+        # The latest lease counts: the lease that a failed attempt has stored may have been renewed since.
         source.lease = former
         place.save_source(directory, source)
 
@@ -147,7 +153,8 @@ def _take_lease(directory: Path, source: Source, report: Report) -> None:
 def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report) -> None:
     """Write the lease of the next epoch for this machine, and wait until the former holder has stopped.
 
-    `remember` gets the former lease before it is replaced. If this machine has it already, only the wait is repeated.
+    `remember` gets the former lease before it is replaced. If this machine has the lease already, only the wait is
+    repeated. Raises StandbyFailed.
     """
     settings = config.current()
     if not settings.lease.store:
@@ -157,7 +164,7 @@ def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], repo
         try:
             former, claim = _write_claim(store, directory, remember, report)
             if former is None or not (former.is_released and former.holder):
-                # If the lease is missing, the store may have lost that of a machine that sends.
+                # If the lease is missing, the store may have lost the lease of a machine that still sends.
                 seconds = former.seconds if former is not None else settings.lease.seconds
                 report(f"waiting {seconds} s, until the former machine has stopped in any case")
                 time.sleep(seconds)
@@ -180,11 +187,12 @@ def _release(store: Store, claim: FetchedLease) -> None:
 def _write_claim(
     store: Store, directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report
 ) -> tuple[LeaseRecord | None, FetchedLease]:
-    """Write the lease of the next epoch, and return the former one and the new one. Raises StoreError.
+    """Write the lease of the next epoch, and return the former one, None if there was none, and the new one.
 
-    If this machine has written it before, both are what the store holds.
+    If this machine has written it before, both are what the store holds. Raises StoreError.
 
-    The former holder may write the lease many times a second while it sends, so this is tried again.
+    The former holder may write the lease many times a second while it sends, so up to `_MAX_ATTEMPTS` attempts are
+    made.
     """
     node, seconds = records.load_node(directory), config.current().lease.seconds
     for attempt in range(_MAX_ATTEMPTS):
@@ -194,7 +202,7 @@ def _write_claim(
             report("the lease was taken before")
             return former, fetched
         remember(former)
-        # The object may be missing, or an earlier one than this machine has seen.
+        # The object may be missing, or may be an earlier one than this machine has seen.
         node.epoch = max(node.epoch, max(former.epoch if former is not None else 0, node.seen_epoch) + 1)
         records.save_node(directory, node)
         claim = records.claim(former or records.make_first(node, seconds), node, seconds)
@@ -210,7 +218,7 @@ def _write_claim(
 
 
 def _wait_for_rest(directory: Path, report: Report) -> None:
-    """Wait until the changes that the former machine had copied have arrived."""
+    """Wait until the changes that the former machine had copied have arrived, for `_MAX_ARRIVAL_SECONDS` at most."""
     if data_dir.find_service_pid(directory) is None:
         report("warning: campanero follow is not running, so what was copied since it ended is not applied")
         return
@@ -231,7 +239,7 @@ def _read_transaction(directory: Path) -> int:
 
 
 def _require_silence(directory: Path, report: Report) -> None:
-    """Raise StandbyFailed if a change of the other machine arrives, because then that machine is not off."""
+    """Raise StandbyFailed if a change of the other machine arrives within `_OFF_SECONDS`: then it is not off."""
     if data_dir.find_service_pid(directory) is None:
         return
     report(f"watching for {_OFF_SECONDS:.0f} s whether the other machine still writes")
@@ -243,7 +251,7 @@ def _require_silence(directory: Path, report: Report) -> None:
 
 
 def _end_following(directory: Path) -> None:
-    """End the process that follows, and wait for it. Raises StandbyFailed if it does not end."""
+    """End the process `campanero follow`, and wait for it. Raises StandbyFailed if it does not end."""
     end = time.monotonic() + _END_SECONDS
     process_id = data_dir.find_service_pid(directory)
     if process_id is not None:
@@ -256,7 +264,7 @@ def _end_following(directory: Path) -> None:
 
 
 def _install(directory: Path, source: Source, report: Report) -> Promotion:
-    """Check the copy, hold what may have left, and make it the database of this machine."""
+    """Check the copy, hold the messages that may have been sent, and make it the database of this machine."""
     target = directory / place.DATABASE
     database = place.find_database(directory)
     if database is None:
@@ -296,7 +304,7 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
 
 
 def describe(promotion: Promotion) -> list[str]:
-    """Return the lines of a report for the person who promoted this machine."""
+    """Return the lines of a report for the operator who promoted this machine."""
     held = promotion.held
     moment = clock.iso(promotion.heartbeat_ms) if promotion.heartbeat_ms is not None else "an unknown time"
     epoch = "without a lease" if promotion.epoch is None else f"epoch {promotion.epoch}"

@@ -77,7 +77,7 @@ class Task(Struct):
 
 
 class Queue(Struct):
-    """The numbers of queued messages of a channel, and of its messages sent in the last minute.
+    """The numbers of queued messages of a channel by their state, and of its messages sent in the last minute.
 
     A queued message is due, scheduled for later, of a paused campaign, or being sent (`in_hand`).
     """
@@ -121,17 +121,17 @@ class Storage(Struct):
 
 
 class Submission(Struct):
-    """The addresses of SMTP submission, empty if it is off, and how many emails programs submitted since midnight."""
+    """The listen addresses of SMTP submission (empty if off), and the number of emails submitted since midnight."""
 
     listen: list[str]
     today: int
 
 
 class Copies(Struct):
-    """The copies on another machine: when the data of the last good copy is from, and how the last runs ended.
+    """The copies on another machine: the time of the data in the last good copy, and how the last runs ended.
 
-    Times are ISO times, None if there is none. `failure` is the reason of the last copy if it failed, and `proof` is
-    `succeeded`, or why the last test restore failed; both are empty without one.
+    Times are ISO times, None if there is none. `failure` is the reason of the last copy if it failed, else "". `proof`
+    is `succeeded`, or why the last test restore failed, or "" without a test restore.
     """
 
     configured: bool
@@ -156,8 +156,8 @@ class Service(Struct):
 class Status(Struct):
     """The status of an installation at one moment.
 
-    `at` is that moment and `since` the midnight at which the numbers of `today` begin, both as ISO times. `stopped` are
-    the reasons why sending is stopped, and `queue` and `today` have one entry for each channel.
+    `at` is that moment, and `since` is the midnight from which `today` is counted, both as ISO times. `stopped` are the
+    reasons why sending is stopped. `queue` and `today` have one entry for each channel.
     """
 
     version: str
@@ -316,7 +316,7 @@ def _describe_copies(settings: Config) -> Copies:
 
 
 _DAY_COUNTERS = ("sent", "delivered", "bounced", "failed", "complained", "opened", "clicked", "unsubscribed")
-# The names of the events that a counter counts, without the channel, if they differ from the name of the counter.
+# The event names, without the channel, of the counters that have another name than their event.
 _EVENT_NAMES = {"bounced": ("bounced", "soft_bounced"), "unsubscribed": ("unsubscribed", "stopped")}
 
 

@@ -90,7 +90,7 @@ def _render_task(task: Task, screen: Screen) -> str:
     room = min(_MAX_NAME_COLUMNS, max(10, screen.columns // 4))
     name = _pad(truncate(strip_control_characters(task.name), room, screen.has_unicode), room)
     details = [*describe_progress(task)]
-    # If the line would be too long, details are dropped from the end; the first one always stays.
+    # If the line would be too long, details are dropped from the end, but never the first one.
     while len(details) > 1 and room + _measure_width("  ".join(details)) + 12 > screen.columns:
         details.pop()
     words = "  ".join(details)
@@ -185,7 +185,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _localize_time(words: str) -> str:
-    """Return the text with its first ISO time replaced by the local time of day."""
+    """Return the text with its first ISO time replaced by the time of day in the local zone."""
     match = re.search(r"\d{4}-\d\d-\d\dT[\d:.]+Z", words)
     if match is None:
         return words
@@ -228,8 +228,7 @@ def _fit_to_screen(text: str, screen: Screen, style: str = "") -> str:
 
 
 _REFRESH_SECONDS = 1.0
-# After a slow refresh, the pause is this multiple of the duration of the refresh, so that `--watch` takes little time
-# from the service.
+# The pause after a refresh is at least this multiple of its duration, so that `--watch` hardly slows down the service.
 _REST_FACTOR = 10
 _HIDE_CURSOR, _SHOW_CURSOR, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[?25l", "\x1b[?25h", "\x1b[K", "\x1b[J"
 
@@ -271,7 +270,7 @@ def _redraw(read_status: Callable[[], Status], out: TextIO) -> None:
     def draw(status: Status) -> None:
         nonlocal line_count
         screen = _detect_screen(out)
-        # More lines than the terminal has would scroll it, and the next redraw would start too far down.
+        # More lines than the terminal has would scroll it, and the next redraw would start at the wrong line.
         lines = render_lines(status, screen)[: max(1, shutil.get_terminal_size().lines - 1)]
         cursor_up = f"\x1b[{line_count}F" if line_count else ""
         out.write(_HIDE_CURSOR + cursor_up + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)

@@ -1,4 +1,4 @@
-"""Stores: places beyond this machine for copies of the data, by the scheme of their URL.
+"""Stores: places on other machines or disks for copies of the data, by the scheme of their URL.
 
 A new kind of store is a file in this package and a line in `KINDS`. `base.py` has the protocol and its errors.
 """
@@ -47,8 +47,8 @@ KINDS: dict[str, Callable[[SplitResult, Copies], Store]] = {
 def open_store(url: str, settings: Copies) -> Store:
     """Return the store of a URL: `s3://BUCKET/PREFIX`, `sftp://USER@HOST/PATH` or `file:///PATH`.
 
-    `settings` are the settings of copies, which have the credentials. Connects only when the store is used. Raises
-    UnusableUrl for an unknown scheme, or a URL that lacks something or has a password.
+    `settings` are the settings of copies, which contain the credentials. The connection is opened at the first use.
+    Raises UnusableUrl for an unknown scheme, or for a URL that is incomplete or contains a password.
     """
     try:
         parts = urlsplit(url)

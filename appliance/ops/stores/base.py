@@ -11,25 +11,25 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO, NamedTuple, Protocol
 
 CHUNK_BYTES = 1 << 20
-# The largest object that `fetch` and `put_if` read and write.
+# The maximum size of an object for `fetch` and `put_if`.
 MAX_SMALL_BYTES = 1 << 20
-# A listing of more objects fails: anyone who may write to a store could otherwise fill the memory of its readers.
+# A listing of more objects fails; otherwise anybody who may write to a store could fill the memory of its readers.
 MAX_OBJECTS = 1_000_000
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199}){0,7}")
 
 
 class StoreError(Exception):
-    """The store could not do what was asked; the message says why, in the store's own words where it has any."""
+    """The store could not do what was requested. The message says why, in the store's own words if it gave any."""
 
 
 class Unreachable(StoreError):
     """The store did not answer, or answered that it is overloaded; a later attempt may succeed."""
 
-    retry_after_seconds = 0.0  # as the store has asked for, or 0
+    retry_after_seconds = 0.0  # the delay that the store has requested, or 0
 
 
 class Refused(StoreError):
-    """The store did not accept the credentials, or they do not permit this."""
+    """The store did not accept the credentials, or they do not permit the operation."""
 
 
 class StoreFull(StoreError):
@@ -37,22 +37,22 @@ class StoreFull(StoreError):
 
 
 class Missing(StoreError):
-    """The object, or the place of the store, does not exist."""
+    """The object does not exist, or the bucket or directory of the store does not."""
 
 
 class Damaged(StoreError):
-    """The store has other bytes than it was given."""
+    """The stored bytes differ from those that were sent."""
 
 
 class Conflict(StoreError):
-    """Another writer has changed the object since it was read. `name` is that of the object, or of its server."""
+    """Another writer has changed the object since it was read. `name` is the object's key, or the server's name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name}: another writer has changed the object")
 
 
 class NotSupported(StoreError):
-    """This kind of store cannot do this."""
+    """This kind of store does not support the operation."""
 
 
 class ObjectInfo(NamedTuple):
@@ -81,10 +81,10 @@ class Store(Protocol):
         ...
 
     def put(self, key: str, source: BinaryIO, size: int, sha256: bytes) -> None:
-        """Store the `size` bytes of `source` under a key, replacing an object that is there.
+        """Store the `size` bytes of `source` under a key, replacing an existing object.
 
-        `source` can seek. The object appears under its key at once and whole, and after the store has confirmed its
-        content. Raises Damaged if the content arrived changed.
+        `source` must be seekable, and `sha256` is the hash of its bytes. The object appears atomically, after the store
+        has confirmed its content. Raises Damaged if the content was changed on its way.
         """
         ...
 
@@ -112,14 +112,14 @@ class Store(Protocol):
         ...
 
     def put_if(self, key: str, body: bytes, etag: str | None) -> str:
-        """Store a small object if its etag is still `etag`, None if it must not exist, and return its new etag.
+        """Store a small object if its current etag is still `etag` (None: it must not exist), and return its new etag.
 
         Raises Conflict if the object has changed, and NotSupported if the store has no such operation.
         """
         ...
 
     def discard_unfinished(self) -> int:
-        """Delete what uploads left that were not continued for a week, and return how many there were."""
+        """Delete unfinished uploads that were not continued for a week, and return their number."""
         ...
 
     def close(self) -> None:
@@ -128,19 +128,19 @@ class Store(Protocol):
 
 
 def is_key(text: str) -> bool:
-    """Return whether a text has the form of a key."""
+    """Return whether a text is a valid key."""
     return bool(_KEY.fullmatch(text))
 
 
 def require_key(key: str) -> str:
-    """Return the key. Raises ValueError if it does not have the form of a key."""
+    """Return the key if it is valid. Raises ValueError."""
     if not is_key(key):
         raise ValueError(f"{key!r} is not the key of an object")
     return key
 
 
 def limit_count(objects: Iterable[ObjectInfo], url: str) -> Iterator[ObjectInfo]:
-    """Yield the objects of a listing of the store `url`. Raises StoreError for more than `MAX_OBJECTS`."""
+    """Yield the objects of a listing of the store `url`. Raises StoreError after `MAX_OBJECTS`."""
     for count, info in enumerate(objects):
         if count >= MAX_OBJECTS:
             raise too_many_objects(url)
@@ -159,7 +159,7 @@ class Throttle:
         self._rate, self._free_at = bytes_per_second, 0.0
 
     def wait(self, size: int) -> None:
-        """Sleep until `size` further bytes are within the limit."""
+        """Sleep until `size` more bytes are within the limit."""
         if self._rate <= 0:
             return
         now = time.monotonic()

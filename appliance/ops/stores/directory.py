@@ -27,7 +27,7 @@ def open_store(url: SplitResult, throttle: Throttle) -> "DirectoryStore":
 
 
 class DirectoryStore:
-    """A store whose objects are files. The directory must exist: an unmounted disk is not replaced by an empty one."""
+    """A store whose objects are files. It does not create its directory, so that an unmounted disk is an error."""
 
     def __init__(self, root: Path, throttle: Throttle) -> None:
         self.root, self._throttle = root, throttle
@@ -146,7 +146,7 @@ class DirectoryStore:
 
 
 class _File:
-    """The open file of an object, whose errors are StoreErrors."""
+    """The open file of an object, whose errors are raised as StoreErrors."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path, self._file = path, file
@@ -161,14 +161,14 @@ class _File:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield an unfinished file that replaces `path` after the block, once it is on disk; it is removed on an error."""
+    """Yield an unfinished file that replaces `path` after the block, once it is on disk; an error deletes it."""
     data_dir.remove_unfinished_files(path.parent)
     part = path.with_name(f"{data_dir.PART_PREFIX}{os.urandom(8).hex()}{data_dir.PART_SUFFIX}")
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
         with os.fdopen(descriptor, "w+b") as file:
             try:
-                # A locked file is being written, so that `remove_unfinished_files` leaves it.
+                # `remove_unfinished_files` skips locked files, because they are being written.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
@@ -183,7 +183,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _hash_from_disk(file: BinaryIO) -> bytes:
-    """Return the SHA-256 of an open file, read from the disk as far as the system permits, not from its cache."""
+    """Return the SHA-256 of an open file, read from the disk and not from the cache, if the system permits that."""
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     file.seek(0)
     digest = hashlib.sha256()
@@ -203,7 +203,7 @@ def _describe(key: str, path: Path) -> ObjectInfo | None:
 
 
 def _etag(status: os.stat_result) -> str:
-    """Return an etag that identifies the content of a file, because a file is only replaced as a whole."""
+    """Return an etag from the status of a file; it identifies the content, as files are only replaced whole."""
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
 
 
@@ -214,7 +214,7 @@ def _raise_unless_missing(error: OSError) -> None:
 
 @contextmanager
 def _translated(words: str) -> Iterator[None]:
-    """Raise an OSError of the block as the StoreError that it means; `words` begin its message."""
+    """Raise an OSError of the block as the matching StoreError, whose message begins with `words`."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
 """A store in a bucket of Amazon S3, or of a service with the same API.
 
 Sources: AWS, "Amazon S3 API Reference" (https://docs.aws.amazon.com/AmazonS3/latest/API/), "Checking object integrity"
-and "Conditional requests" of its user guide. Only operations that other services have too are used: an upload is
+and "Conditional requests" of its user guide. Only operations that other services also have are used: an upload is
 verified by its SHA-256 in the signature, by Content-MD5 and by the ETag of the response.
 """
 
@@ -22,7 +22,8 @@ from appliance.ops.stores.base import ObjectInfo, Throttle
 from appliance.ops.stores.s3_responses import read_body, read_error
 from appliance.settings.copies import Copies
 
-# Larger objects are uploaded in parts of this size (at least 5 MiB by the API), which an interrupted upload keeps.
+# Larger objects are uploaded in parts of this size (at least 5 MiB by the API). An interrupted upload continues after
+# the stored parts.
 PART_BYTES = 8 << 20
 _MAX_PARTS = 10_000
 _MAX_PAGES = 2 * base.MAX_OBJECTS // 1_000  # of a listing, which may also have objects of other programs
@@ -109,7 +110,7 @@ class S3Store:
         if response.status_code == 404:
             return None
         if response.status_code >= 300:
-            # The answer to HEAD has no body with the reason.
+            # The response to HEAD has no body, and so no reason.
             self._send("GET", key, headers={"range": "bytes=0-0"})
             raise s3_responses.to_store_error(response, read_error(response))
         modified_ms = s3_responses.parse_http_date(response.headers.get("last-modified"))
@@ -154,7 +155,7 @@ class S3Store:
         try:
             response = self._send("PUT", base.require_key(key), content=_content_of(body), headers=headers, attempts=1)
         except base.Unreachable:
-            # The answer may be lost of a write that was done, which a repetition would report as a conflict.
+            # The response to a successful write may have been lost; repeating the request would then report a conflict.
             stored = self.fetch(key)
             if stored is None or stored[0] != body:
                 raise
@@ -162,7 +163,7 @@ class S3Store:
         return response.headers.get("etag") or ""
 
     def discard_unfinished(self) -> int:
-        """Abort the uploads that were begun more than a week ago, which cost money, and return their number."""
+        """Abort the uploads begun more than a week ago, because their parts cost money, and return their number."""
         count = 0
         response = self._send("GET", None, query=[("uploads", ""), ("prefix", self._prefix)])
         now = s3_responses.parse_http_date(response.headers.get("date"))
@@ -196,13 +197,13 @@ class S3Store:
         response = self._send("POST", key, query=[("uploadId", upload_id)], content=_content_of(body), allowed=(404,))
         expected_md5 = hashlib.md5(b"".join(md5s), usedforsecurity=False).hexdigest()
         if (error := read_error(response)).code:
-            # The answer of an attempt before may be lost: then the object is there.
+            # The response to an earlier attempt may have been lost: then the object exists.
             stored = self.head(key)
             if error.code != "NoSuchUpload" or stored is None or not stored.etag.strip('"').startswith(expected_md5):
                 raise s3_responses.to_store_error(response, error)
 
     def _find_upload(self, key: str) -> tuple[str, dict[int, str]]:
-        """Return the id of an unfinished upload of this object, or of a new one, and the etags of its parts."""
+        """Return the id and the part etags (by number) of an unfinished upload of this object, else of a new one."""
         response = self._send("GET", None, query=[("uploads", ""), ("prefix", self._prefix + key)])
         uploads = [upload for upload in s3_responses.parse_uploads(response) if upload.key == self._prefix + key]
         for upload in sorted(uploads, key=lambda upload: -upload.started_ms):
@@ -231,9 +232,9 @@ class S3Store:
         allowed: tuple[int, ...] = (),
         attempts: int = _ATTEMPTS,
     ) -> httpx.Response:
-        """Send a request, again after faults that may pass, and return the response with its body.
+        """Send a request, repeat it after temporary errors, and return the response with its body.
 
-        `key` None is the bucket. Raises StoreError for a status of 300 or more that is not in `allowed`.
+        `key` is None for the bucket itself. Raises StoreError for a status of 300 or more that is not in `allowed`.
         """
         for attempt in range(attempts):
             try:
@@ -291,10 +292,10 @@ class S3Store:
         return base.Unreachable(f"{self._host} cannot be reached: {reason}")
 
     def open_range(self, key: str, start: int, etag: str) -> httpx.Response:
-        """Return the response with the object from byte `start`; it must still have the etag, if that is not empty."""
+        """Return a response with the object from byte `start`. With `etag`, the object must still have that etag."""
         headers = ({"range": f"bytes={start}-"} if start else {}) | ({"if-match": etag} if etag else {})
         try:
-            # Without it, httpx would ask for compressed bytes, which are not those that are stored.
+            # Without this header, httpx would request compressed bytes, which differ from the stored ones.
             request = self._build_request("GET", key, [], headers | {"accept-encoding": "identity"}, _EMPTY_SHA256)
             response = self._client.send(request, stream=True)
             if response.status_code in (200, 206) and (response.status_code == 206 or not start):
@@ -322,7 +323,7 @@ class _Upload(httpx.SyncByteStream):
 
 
 class _Download:
-    """A stream of an object. A connection that breaks is opened again at the byte that is missing."""
+    """A stream of an object. After a broken connection it continues at the next missing byte."""
 
     def __init__(self, store: S3Store, key: str, throttle: Throttle) -> None:
         self._store, self._key, self._throttle = store, key, throttle
@@ -353,7 +354,7 @@ class _Download:
         return content
 
     def close(self) -> None:
-        """Close the connection, also before the end of the object."""
+        """Close the connection, even before the end of the object."""
         self._response.close()
 
     def _open(self, etag: str) -> httpx.Response:
@@ -368,9 +369,9 @@ class _Download:
 
 
 def _require_md5(name: str, response: httpx.Response, md5: str) -> None:
-    """Raise Damaged if the ETag of an upload is the MD5 of other bytes.
+    """Raise Damaged if the ETag of an upload is an MD5 of other bytes.
 
-    It is the MD5 of an object's part unless the store encrypts with a key of AWS KMS or of a customer.
+    The ETag is the MD5 of an object or part, unless the store encrypts with a key of AWS KMS or of a customer.
     """
     is_encrypted = response.headers.get("x-amz-server-side-encryption", "").startswith("aws:kms")
     is_encrypted |= "x-amz-server-side-encryption-customer-algorithm" in response.headers

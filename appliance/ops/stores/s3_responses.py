@@ -83,7 +83,7 @@ def read_body(response: httpx.Response) -> None:
 
 
 def read_error(response: httpx.Response) -> ErrorBody:
-    """Return the error in the body of a response, which may have status 200 after an upload in parts."""
+    """Return the error in the body of a response; S3 may send one with status 200 after an upload in parts."""
     if b"<Error" not in response.content[:1024]:
         return ErrorBody("", "")
     root = _parse(response)
@@ -142,7 +142,7 @@ def parse_http_date(text: str | None) -> int:
 
 
 def parse_listing(response: httpx.Response) -> Listing:
-    """Return the page of a ListObjectsV2."""
+    """Return the page in the response to ListObjectsV2."""
     root = _parse(response)
     objects = [
         ObjectInfo(_text(item, "Key"), _number(item, "Size"), _time(_text(item, "LastModified")), _text(item, "ETag"))
@@ -153,7 +153,7 @@ def parse_listing(response: httpx.Response) -> Listing:
 
 
 def parse_uploads(response: httpx.Response) -> list[Upload]:
-    """Return the uploads of a ListMultipartUploads."""
+    """Return the uploads in the response to ListMultipartUploads."""
     return [
         Upload(_text(item, "Key"), _text(item, "UploadId"), _time(_text(item, "Initiated")))
         for item in _children(_parse(response), "Upload")
@@ -161,7 +161,7 @@ def parse_uploads(response: httpx.Response) -> list[Upload]:
 
 
 def parse_parts(response: httpx.Response) -> PartPage:
-    """Return the page of a ListParts."""
+    """Return the page in the response to ListParts."""
     root = _parse(response)
     etags = {_number(item, "PartNumber"): _text(item, "ETag") for item in _children(root, "Part")}
     return PartPage(etags, _text(root, "NextPartNumberMarker") if _text(root, "IsTruncated") == "true" else "")
@@ -183,7 +183,7 @@ def _parse(response: httpx.Response) -> ET.Element:
 
 
 def _children(root: ET.Element, name: str) -> list[ET.Element]:
-    # Services differ in whether elements have the namespace of Amazon.
+    # Not all services put the elements into the namespace of Amazon.
     return [child for child in root if child.tag.rpartition("}")[2] == name]
 
 

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PORT = 22
 _CONNECT_SECONDS = 20
-# A server that keeps the connection alive, but answers no request for this long, is disconnected.
+# A server that keeps the connection open but answers no request for this long is disconnected.
 STALL_SECONDS = 120.0
 _CHUNK_BYTES = 1 << 18
 _PART_PREFIX = ".campanero-part-"
 _UNFINISHED_AFTER_MS = 7 * clock.DAY_MS
 _MAX_DEPTH = 8
-# `FX_NO_SPACE_ON_FILESYSTEM` and `FX_QUOTA_EXCEEDED` of later versions; OpenSSH says FX_FAILURE for all of them.
+# `FX_NO_SPACE_ON_FILESYSTEM` and `FX_QUOTA_EXCEEDED` of later protocol versions; OpenSSH reports both as FX_FAILURE.
 _NO_SPACE, _QUOTA = 14, 15
 
 
 def open_store(url: SplitResult, settings: Copies, throttle: Throttle) -> "SftpStore":
-    """Return the store of `sftp://USER@HOST[:PORT]/PATH`. Raises StoreError if the URL or the settings lack something.
+    """Return the store of `sftp://USER@HOST[:PORT]/PATH`. Raises StoreError if the URL or the settings are incomplete.
 
-    The path is absolute; `/~/PATH` begins in the home directory of the user.
+    The path is absolute; `/~/PATH` is relative to the home directory of the user.
     """
     path = unquote(url.path)
     if not url.hostname or not url.username or len(path) < 2 or "\0" in path:
@@ -51,7 +51,7 @@ def open_store(url: SplitResult, settings: Copies, throttle: Throttle) -> "SftpS
 
 
 class SftpStore:
-    """A store below a directory, which must exist. Its connection lives on an event loop in a thread of its own."""
+    """A store below a directory, which must exist. Its connection runs on an event loop in a thread of its own."""
 
     def __init__(self, url: SplitResult, root: str, settings: Copies, throttle: Throttle) -> None:
         self.url = url.geturl().rstrip("/")
@@ -75,7 +75,7 @@ class SftpStore:
         client = await self._get_client()
         folder, _, name = path.rpartition("/")
         await self._make_folders(client, folder)
-        # The name stays the same, so that the next attempt replaces what an interrupted one has left.
+        # The temporary name depends only on the key, so that the next attempt replaces the file of an interrupted one.
         part = f"{folder}/{_PART_PREFIX}{name}"
         try:
             source.seek(0)
@@ -155,7 +155,7 @@ class SftpStore:
             raise base.too_many_objects(self.url)
 
     async def _read_folder(self, client: "asyncssh.SFTPClient", path: str) -> "tuple[asyncssh.SFTPName, ...]":
-        """Return the entries of a directory. Raises StoreError for more than a store may have."""
+        """Return the entries of a directory. Raises StoreError if there are more than a store may have."""
         entries = list["asyncssh.SFTPName"]()
         async for entry in client.scandir(path):
             self._note_progress()
@@ -262,7 +262,7 @@ class SftpStore:
                     await client.mkdir(path)
 
     async def _get_client(self) -> "asyncssh.SFTPClient":
-        """Return the connected client, which connects again after a broken connection."""
+        """Return the connected client; connect again if the connection is broken."""
         if self._client is not None and self._connection is not None and not self._connection.is_closed():
             return self._client
         asyncssh = asyncssh_module()
@@ -285,7 +285,7 @@ class SftpStore:
                 return [asyncssh.import_private_key(settings.private_key)]
             except asyncssh.KeyImportError as error:
                 raise base.Refused(f"copies.sftp.private_key is not a usable private key: {error}") from None
-        # None would try the keys in the home directory of the service's user.
+        # With None, asyncssh would try the keys in the home directory of the service's user.
         return [settings.key_file] if settings.key_file else []
 
     def _known_hosts(self) -> Any:
@@ -297,7 +297,7 @@ class SftpStore:
         return [key], [], []
 
     def _run(self, work: "Coroutine[Any, Any, T]") -> T:
-        """Run a coroutine on the thread of the connection. Raises StoreError."""
+        """Run a coroutine on the thread of the connection, and return its result. Raises StoreError."""
         loop = self._start_loop()
         future = asyncio.run_coroutine_threadsafe(self._run_watched(work), loop)
         asyncssh = asyncssh_module()
@@ -329,11 +329,11 @@ class SftpStore:
             raise base.Unreachable(f"{where} cannot be reached: {self._explain(str(error))}") from None
 
     def _explain(self, reason: str) -> str:
-        """Return the reason for a broken connection: that of the library, unless this machine has ended it."""
+        """Return why the connection broke: the reason of the library, or that this machine ended it."""
         return f"no answer for {STALL_SECONDS:g} s" if self._is_stalled else reason
 
     async def _run_watched(self, work: "Coroutine[Any, Any, T]") -> T:
-        """Await `work`; the connection ends if nothing is answered for `STALL_SECONDS`."""
+        """Await `work`; the connection is aborted if the server answers nothing for `STALL_SECONDS`."""
         self._running_count += 1
         self._note_progress()
         if self._watch is None:
@@ -344,17 +344,18 @@ class SftpStore:
             self._running_count -= 1
 
     def _note_progress(self) -> None:
-        """Count the time without an answer from now on."""
+        """Restart the time limit for the next answer of the server."""
         self._stall_at = asyncio.get_running_loop().time() + STALL_SECONDS
 
     def _watch_requests(self) -> None:
-        """Abort the connection if a request waits for too long, and look again later while there are any."""
+        """Abort the connection if a request has waited too long; check again later while there are requests."""
         loop = asyncio.get_running_loop()
         self._watch = None
         if not self._running_count:
             return
         if loop.time() >= self._stall_at and self._connection is not None:
-            # The requests end with an error. Cancelled ones would wait again, to close their files.
+            # The aborted connection ends the requests with an error. Cancelled requests would wait again, to close
+            # their files.
             self._is_stalled = True
             self._connection.abort()
             self._note_progress()
@@ -407,7 +408,7 @@ def _etag(attributes: "asyncssh.SFTPAttrs") -> str:
 
 
 def asyncssh_module() -> Any:
-    """Return the module, which is imported when a store of this kind is used: that takes a third of a second."""
+    """Return the module asyncssh, imported at its first use because that takes a third of a second."""
     import asyncssh
 
     return asyncssh

@@ -1,6 +1,6 @@
-"""HTTP connections to a store that end if the other side sends or takes too little, however regularly.
+"""HTTP connections to a store that end if the other side sends or accepts data too slowly.
 
-Each byte restarts the timeouts of httpx, so a server that sends a byte now and then would hold a thread for days.
+Each received byte restarts the timeouts of httpx, so a server that sends single bytes would block a thread for days.
 """
 
 import ssl
@@ -11,13 +11,13 @@ from typing import Any
 import httpcore
 import httpx
 
-# The first bytes of an answer may take this long, and after that time there must have been enough of them.
+# The rate of each direction is checked after this number of seconds of waiting, and must then be at least the minimum.
 SLOW_SECONDS = 120.0
 MIN_BYTES_PER_SECOND = 1_024
 
 
 def open_client(timeout: httpx.Timeout) -> httpx.Client:
-    """Return a client whose connections end with ReadTimeout or WriteTimeout if they stay too slow.
+    """Return a client whose connections end with ReadTimeout or WriteTimeout if they are too slow for too long.
 
     It uses no proxy, and does not follow redirects: a request signed for one host must not be sent to another.
     """
@@ -30,13 +30,13 @@ def open_client(timeout: httpx.Timeout) -> httpx.Client:
 
 
 class _Pace:
-    """The bytes of one direction, and the time that was spent on them, since the other side was last fast enough."""
+    """The bytes of one direction and the time spent on them, since the rate was last high enough."""
 
     def __init__(self) -> None:
         self._seconds, self._bytes = 0.0, 0
 
     def is_too_slow(self, seconds: float, byte_count: int) -> bool:
-        """Count bytes that took `seconds`, and return whether there have been too few."""
+        """Add bytes that took `seconds`, and return whether the rate is too low."""
         self._seconds, self._bytes = self._seconds + seconds, self._bytes + byte_count
         if self._seconds < SLOW_SECONDS:
             return False
@@ -45,12 +45,12 @@ class _Pace:
         return is_slow
 
     def reset(self) -> None:
-        """Begin to count, as with a new request."""
+        """Restart the count, as for a new request."""
         self._seconds, self._bytes = 0.0, 0
 
 
 class _SteadyStream(httpcore.NetworkStream):
-    """A connection that measures how fast the other side sends and takes bytes; idle times do not count."""
+    """A connection that measures how fast the other side sends and accepts data; idle times do not count."""
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
@@ -83,7 +83,7 @@ class _SteadyStream(httpcore.NetworkStream):
 
 
 class _SteadyBackend(httpcore.NetworkBackend):
-    """A network backend whose connections are steady."""
+    """A network backend whose connections are `_SteadyStream`s."""
 
     def __init__(self) -> None:
         self._backend = httpcore.SyncBackend()
