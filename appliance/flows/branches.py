@@ -1,8 +1,8 @@
 """The branches of a step: where they are in a stored step, which key each has, and how to change the steps in them.
 
 A step has its branches under `yes` and `no`, or as a list under `branches`, whose items have a `key`, their props and
-`steps`; `else` is for contacts that belong to no item. The key of a branch is also the outcome of the visits that
-continued with it, and part of the positions of steps.
+`steps`; `else` is the branch of contacts for whom no item applies. The key of a branch is also the outcome of the
+visits that continued with it, and part of the positions of steps.
 """
 
 import re
@@ -17,14 +17,14 @@ YES, NO, ELSE, LISTED_KEY, STEPS_KEY = NESTED_STEP_KEYS
 # The keys that have the steps of a branch directly.
 DIRECT_KEYS = (YES, NO, ELSE)
 BRANCH_KEYS = (*DIRECT_KEYS, LISTED_KEY)
-# The keys of listed branches: they are assigned like the ids of steps, and never given twice in a flow.
+# The form of the keys of listed branches. Keys are assigned like the ids of steps, and never used twice in a flow.
 _LISTED_NAME = re.compile(r"b[1-9][0-9]{0,9}")
 # A pattern for the keys of all branches.
 BRANCH_KEY = f"{'|'.join(DIRECT_KEYS)}|{_LISTED_NAME.pattern}"
 
 
 class Branch(NamedTuple):
-    """A branch of a step: its key, its path after that of the step (such as `.yes`), and its steps."""
+    """A branch of a step: its key, its path relative to that of the step (such as `.yes`), and its steps."""
 
     key: str
     path: str
@@ -74,7 +74,7 @@ def set_branch(step: Step, key: str, steps: list[Step]) -> Step:
 def join_branches(props: Mapping[str, Any], steps: Mapping[str, list[Step]]) -> Step:
     """Return the props of a step together with the steps of its branches, by key; a missing branch has no steps.
 
-    The branches are the items of `branches` in the props, and the keys of `steps` that are not the key of an item.
+    The branches are the items of `branches` in the props, and all keys of `steps` that are not the key of such an item.
     """
     joined = dict(props)
     if LISTED_KEY in props:
@@ -93,7 +93,7 @@ def get_props(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def iterate_raw(raw: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (path after that of the step, raw steps) of each branch of a step in any JSON, valid or not."""
+    """Yield (path relative to that of the step, raw steps) for each branch of a step in any JSON, valid or not."""
     items = raw.get(LISTED_KEY)
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):

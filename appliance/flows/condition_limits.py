@@ -1,6 +1,7 @@
-"""Limits on what the conditions of flows may cost, so that one flow does not hold up other flows and accounts.
+"""Limits on the cost of the conditions of flows, so that one flow does not delay other flows and accounts.
 
-The cost is counted by `audience.segments.condition_budget`. The figures are in docs/decisions.md#12.
+The cost is measured by `audience.segments.condition_budget`: steps of SQLite, and seconds of processor time. The
+figures are in docs/decisions.md#12.
 """
 
 import logging
@@ -18,24 +19,25 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 log = logging.getLogger("campanero.flows")
 
 
-# For one flow, and for all flows of an account, in a batch of events. As a measure: five conditions on 200 events of
-# each contact, for 1,000 events of 1,000 contacts, cost 11,400,000 steps and less than half a second.
+# The limits of one flow, and of all flows of an account, in a batch of events. For comparison: five conditions on 200
+# events of each contact, for 1,000 events of 1,000 contacts, cost 11,400,000 steps and less than half a second.
 MAX_FLOW = Cost(60_000_000, 5.0)
 MAX_ACCOUNT = Cost(120_000_000, 10.0)
-# For one statement in a write transaction, for which all requests wait: about a quarter of a second.
+# The limit of the conditions in one write transaction, for which all requests wait: about a quarter of a second.
 MAX_WRITE = Cost(6_000_000, 0.25)
-# The part of `MAX_WRITE` that each of ten runs may cost together: a contact who costs more alone is counted as costly,
-# once the ten have cost too much.
+# A tenth of `MAX_WRITE`. When ten runs together have exceeded `MAX_WRITE`, a contact that costs more than this when
+# checked alone is counted as costly.
 MAX_SHARE = Cost(MAX_WRITE.steps // 10, MAX_WRITE.seconds / 10)
-# How many contacts may be costly in a flow, and in which time, until the flow is paused instead of their runs ended.
+# When this number of contacts has been costly in a flow within this time, the flow is paused; before, only the
+# contacts' runs end.
 MAX_COSTLY_CONTACTS, _COSTLY_SECONDS = 10, 3600.0
-# What each statement may cost even if the account has used up its budget, so that simple flows are not paused for the
-# sake of a costly one.
+# The cost that each statement may have even if the account has used up its budget, so that simple flows are not paused
+# because of a costly one.
 _MIN_STATEMENT = Cost(1_000_000, 0.05)
 
 
 class Budget:
-    """What the conditions of an account's flows may cost together, and those of one flow alone."""
+    """The limits of the conditions of an account's flows together (`total`), and of each flow alone (`single`)."""
 
     def __init__(self, total: Cost | None = None, single: Cost | None = None) -> None:
         self._total, self._single = total or MAX_ACCOUNT, single or MAX_FLOW
@@ -45,9 +47,9 @@ class Budget:
     def charge(self, flow_id: int, part: int = 1) -> Iterator[None]:
         """Charge the SQL statement in the `with` block to a flow; raise ConditionsTooSlow if it costs too much.
 
-        With `part`, it may cost at most that part of what a flow may: 2 for a half of it. The block must not write,
-        because an interrupted write would roll back the whole transaction. The limit applies only to the database
-        connection of this thread.
+        The statement may cost at most the limit of a flow divided by `part`. The block must not write, because an
+        interrupted write would roll back the whole transaction. The limit applies only to the database connection of
+        this thread.
         """
         spent = get_spent()
         try:
@@ -57,7 +59,7 @@ class Budget:
             self._used[flow_id] = self._used.get(flow_id, NOTHING).plus(get_spent().minus(spent))
 
     def is_used_up(self, flow_id: int) -> bool:
-        """Return whether the flow, or the account, has used what it may cost."""
+        """Return whether the flow or the account has reached its limit."""
         left = self._find_rest(flow_id)
         return left.steps <= 0 or left.seconds <= 0
 
@@ -83,13 +85,13 @@ def write_budget() -> Budget:
 
 @contextmanager
 def limit_write() -> Iterator[None]:
-    """Limit one SQL statement in a write transaction to `MAX_WRITE`; raises ConditionsTooSlow, as `Budget.charge`."""
+    """Limit the SQL statement in the `with` block to `MAX_WRITE`, as `Budget.charge` does."""
     with write_budget().charge(0):
         yield
 
 
 def has_spent_share(before: Cost) -> bool:
-    """Return whether the conditions that this thread checked since `get_spent` was `before` cost more than a share."""
+    """Return whether this thread's conditions have cost more than `MAX_SHARE` since `get_spent` returned `before`."""
     return get_spent().minus(before).exceeds(MAX_SHARE)
 
 
@@ -100,9 +102,9 @@ _costly_contacts: dict[int, dict[int, float]] = {}
 
 
 def count_costly_contact(flow_id: int, contact_id: int) -> None:
-    """Count a contact for whom the conditions of a flow cost too much; pause the flow if many are.
+    """Count a contact for whom the conditions of a flow cost too much; pause the flow if there are many.
 
-    One contact with a long history does not stop the flow of all others, but the flow must not check many of them.
+    A contact with a long history does not stop the flow of all others, but a flow must not check many such contacts.
     """
     require_write_transaction()
     now = clock.monotonic()
@@ -120,9 +122,9 @@ SLOW_CONDITIONS = "slow_conditions"
 
 
 def pause_slow_flow(flow_id: int) -> None:
-    """Pause an active flow whose conditions cost more than they may; do nothing if it is not active.
+    """Pause an active flow whose conditions exceeded their limit; do nothing if it is not active.
 
-    Its runs stay at their steps. Records the event `flow_paused` and an audit entry, both with the reason.
+    Its runs stay at their steps. The event `flow_paused` and an audit entry are recorded, both with the reason.
     """
     require_write_transaction()
     flow = Flow.get_or_none(Flow.id == flow_id, Flow.status == "active", Flow.deleted_at.is_null())

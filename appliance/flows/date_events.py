@@ -1,11 +1,11 @@
 """Record the event `date_reached` for the contacts of each trigger on a date, once a day at its time of day.
 
-A contact gets the event on its date plus the offset of the trigger in days; a yearly trigger ignores the year.
-The trigger stores the last day that it has checked, and within a day the last contact, in the transaction that records
-the events, so that no contact gets the event twice and none is missed if the process stops. A day that is late by more
-than `limits.max_lateness` is skipped, but a day whose check has begun is finished.
+A contact gets the event on its date plus the offset of the trigger in days; a yearly trigger ignores the year. The
+trigger stores the last day that it has checked, and within a day the last contact, in the transaction that records the
+events. So no contact gets the event twice, and none is missed if the process stops. A day that is late by more than
+`limits.max_lateness` is skipped, but a day whose check has begun is finished.
 
-The moments of dates, and of hours of the day (`get_next_moment`), are here for steps that wait for them, too.
+Steps that wait for a date or an hour of the day use `get_due_moment` and `get_next_moment`, too.
 """
 
 import logging
@@ -43,7 +43,7 @@ _WEEK_DAYS = 7
 class DateQuery(NamedTuple):
     """A search for contacts with a date on `day`, in the account's time zone `zone`.
 
-    A `yearly` search ignores the year, as for birthdays.
+    With `yearly`, the year is ignored, as for birthdays.
     """
 
     day: date
@@ -64,10 +64,10 @@ def get_last_due_day(now: int, time_of_day: str, zone: ZoneInfo) -> date:
 
 
 def compile_candidates(source: triggers.DateSource, query: DateQuery, binder: Binder) -> str:
-    """Return an SQL condition on contact `c` that is true for all contacts whose date is on the day, and few others.
+    """Return an SQL condition on contact `c` that is true for all contacts with a date on the day, and for few others.
 
-    `falls_on` decides which of them match. The neighbouring days are included, because a date stored as text with a UTC
-    offset may be the day before or after in the account's time zone.
+    `falls_on` then decides exactly. The neighbouring days are included, because a date stored as text with a UTC offset
+    may be the day before or after in the account's time zone.
     """
     days = [query.day - _DAY, query.day, query.day + _DAY]
     if source.is_moment and not query.yearly:
@@ -93,9 +93,9 @@ def compile_candidates(source: triggers.DateSource, query: DateQuery, binder: Bi
 def falls_on(value: Any, query: DateQuery) -> bool:
     """Return whether a date is on the day of the query.
 
-    `value` is text, with or without a time or a year, or Unix milliseconds. In a yearly query, a date that is later
-    than the day does not match, and a time in Unix milliseconds matches from the following year on. A value that is no
-    date does not match.
+    `value` is text, with or without a time or a year, or Unix milliseconds. In a yearly query, a date after the day
+    does not match, and a time in Unix milliseconds matches only from the following year on. A value that is not a date
+    does not match.
     """
     if isinstance(value, str) and query.yearly and len(value.removeprefix("--")) == 5:
         return _is_same_day(f"2000-{value.removeprefix('--')}", query.day)
@@ -110,7 +110,7 @@ def falls_on(value: Any, query: DateQuery) -> bool:
 
 
 def _is_same_day(text: str, day: date) -> bool:
-    """Return whether an ISO date has the month and day of `day`; 29 February is 28 February in common years."""
+    """Return whether an ISO date has the month and day of `day`; in common years 29 February counts as the 28th."""
     month_day = text[5:]
     if month_day == "02-29" and not _is_leap(day.year):
         month_day = "02-28"
@@ -131,17 +131,18 @@ def parse_day(value: Any, zone: ZoneInfo) -> date | None:
         if len(value) == 10:
             return date.fromisoformat(value)
         moment = datetime.fromisoformat(value)
-        # In another time zone, the first and the last day of the calendar may be outside of it (OverflowError).
+        # Converted to another time zone, a time on the first or last day of the calendar may be outside of the calendar
+        # (OverflowError).
         return (moment if moment.tzinfo is None else moment.astimezone(zone)).date()
     except (ValueError, OverflowError, OSError):
         return None
 
 
 _DATE_BATCH_SIZE = 200
-# The range of contact ids in a batch, and the one for a trigger whose conditions cost too much for that many.
+# The range of contact ids in a batch, and a smaller range for triggers whose conditions cost too much for the first.
 _ID_RANGE, _SMALL_ID_RANGE = 50_000, 500
-# If the stored day is further ahead than this, it was stored under a wrong clock and the scan starts over. A day that
-# is ahead by less may only mean that the clock was corrected.
+# If the stored day is further ahead than this, it was stored under a wrong clock, and the scan starts over. If it is
+# less far ahead, the clock may only have been corrected.
 _MAX_AHEAD = timedelta(days=7)
 
 
@@ -169,10 +170,10 @@ class _DateTrigger(NamedTuple):
 
 
 class _ScanState(msgspec.Struct):
-    """How far a trigger has scanned.
+    """The progress of the scan of a trigger.
 
-    `asks` is the `query` that the trigger had when it scanned, and `day` the last day that was checked completely.
-    While the following day is being checked, `contact` is the id of the last contact checked.
+    `asks` has the `query` of the trigger at its last scan, and `day` is the last day that was checked completely. While
+    the following day is being checked, `contact` is the id of the last contact checked.
     """
 
     asks: list[Any]
@@ -188,7 +189,7 @@ _DATE_RETRY_SECONDS = 60.0
 
 
 def is_date_check_due() -> bool:
-    """Return whether any date trigger has a day to check."""
+    """Return whether any date trigger has a day to check now."""
     now = clock.now_ms()
     return any(_get_next_day(trigger, _get_scan_state(trigger), now) is not None for trigger in _load_date_triggers())
 
@@ -273,7 +274,7 @@ def _get_next_day(trigger: _DateTrigger, state: _ScanState | None, now: int) -> 
 def _check_day(trigger: _DateTrigger, state: _ScanState, day: date, now: int) -> None:
     latest = now - int(parse_seconds(config.current().limits.max_lateness) * 1000)
     if state.contact is None and get_due_moment(day, trigger.time_of_day, trigger.zone) < latest:
-        # All missed days are skipped at once, up to the last one that is too late.
+        # All days that are too late are skipped at once.
         last_missed = max(day, get_last_due_day(latest, trigger.time_of_day, trigger.zone))
         log.warning(
             "flows: dates missed while the service was down flow=%s from=%s to=%s", trigger.flow_id, day, last_missed
@@ -334,7 +335,7 @@ def _save_scan_state(trigger: _DateTrigger, state: _ScanState, new_events: list[
 
 
 def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: list[NewEvent]) -> None:
-    """Save how far a trigger has scanned and record the events of contacts that still exist.
+    """Save the progress of the scan of a trigger, and record the events of contacts that still exist.
 
     Do nothing if the trigger's stored state has changed since it was loaded, or if its flow is no longer active.
     """
@@ -358,10 +359,10 @@ def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: 
 
 
 def get_next_moment(now: int, time_of_day: str, weekdays: Collection[str], zone: ZoneInfo) -> int:
-    """Return when it is `time_of_day` (`HH:MM`) next in a time zone, in Unix milliseconds; it may be `now`.
+    """Return the next Unix milliseconds at which it is `time_of_day` (`HH:MM`) in a time zone; it may be `now`.
 
-    `weekdays` limits the days, unless it is empty. The hour on the clock holds when daylight saving time begins or
-    ends; an hour that the clock skips or repeats is decided as for campaigns (`time_zones.find_moment`).
+    Only the days in `weekdays` count, or all if it is empty. Changes of daylight saving time do not shift the hour on
+    the clock; an hour that is skipped or repeated is resolved as for campaigns (`time_zones.find_moment`).
     """
     today = datetime.fromtimestamp(now / 1000, zone).date()
     days = [today + timedelta(days=number) for number in range(_WEEK_DAYS + 1)]

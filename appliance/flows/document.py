@@ -1,6 +1,6 @@
 """The nested steps of a flow: parsing a request, output for the API, search, and rearranging.
 
-The keys of a step decide its type if the request does not name it (docs/decisions.md#12). A stored step has `id` and
+The keys of a step determine its type if the request does not name it (docs/decisions.md#12). A stored step has `id` and
 `type`, the props of its kind, and its branches if it has any. Functions that rearrange steps return new lists and leave
 their arguments unchanged. `versions` compiles a document into the rows of a version.
 """
@@ -43,7 +43,7 @@ Step = dict[str, Any]
 
 
 class ParsedSteps(NamedTuple):
-    """Parsed steps, and the highest step id that was ever given in the flow (`last_action`).
+    """Parsed steps, and the highest step id that was ever used in the flow (`last_action`).
 
     Steps that send have their content under `content` until it is saved in a template.
     """
@@ -58,12 +58,12 @@ def parse_steps(
     """Parse the steps of a request and add every error to `faults`, each at its path below `path`.
 
     A step with the `id` of a step in `previous` keeps that id. All others get new ids above `last_action`, because an
-    id is never given twice; a `go_to` may name an id as sent. With errors, the returned steps are incomplete.
+    id is never used twice; a `go_to` may name an id as it was sent. With errors, the returned steps are incomplete.
     """
     if raw is None:
         return ParsedSteps([], last_action)
     parser = _StepParser(account_id, faults, {step["id"]: step for _, step in walk(previous)}, last_action)
-    # Only null counts as absent here, unlike in a step.
+    # For `steps` itself only null counts as absent; within a step, other values do, too (`is_absent`).
     error = (
         check_size(raw) or merge_limits.find_code_error(merge.iterate_strings(raw), MAX_TAG_CODE)
         if isinstance(raw, list)
@@ -114,7 +114,7 @@ def is_absent(value: Any) -> bool:
 def check_size(raw: Any) -> str | None:
     """Return an error if there are more than `MAX_STEPS` steps or `MAX_DEPTH` levels, else None.
 
-    It accepts any JSON, because it runs before anything else reads the steps.
+    It accepts any JSON, because it is called before the steps are parsed.
     """
     count, depth, level = 0, 0, [raw]
     while level:
@@ -135,7 +135,7 @@ class _StepParser:
         self.faults = faults
         self.previous = previous
         self.used_ids: set[int] = set()
-        # The ids that steps got instead of the ids that were sent.
+        # The new ids of steps by the ids that were sent.
         self.new_ids: dict[int, int] = {}
         self.last_action = last_action
 
@@ -175,7 +175,7 @@ class _StepParser:
         return step | self._parse_branches(kind, props, raw, path)
 
     def _parse_branches(self, kind: StepKind, props: Step, raw: Step, path: str) -> Step:
-        """Return the props of a step with the parsed steps of the branches that it has with these props.
+        """Return the props of a step with the parsed steps of its branches; its props decide which branches it has.
 
         Add an error for each other branch that has steps, such as one of a wait for an hour.
         """
@@ -257,11 +257,10 @@ class _StepParser:
 
 
 def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> StepKind | None:
-    """Return the kind of a step without `type`, from its keys, or None if they do not decide.
+    """Return the kind of a step without `type`, from its keys, or None if they do not determine it.
 
-    A stored step keeps its kind unless it has a key of another kind. For any other step, the first kind that claims one
-    of the keys is returned. A step with only `template_id` is an email, and a step with only a number as `duration` is
-    a wait.
+    A stored step keeps its kind unless it has a key of another kind. Any other step is of the first kind that claims
+    one of its keys. A step with only `template_id` is an email, and one with only a number as `duration` is a wait.
     """
     claiming = next((kind for kind in KINDS if kind.claims & sent_keys), None)
     if previous_step is not None and (
@@ -277,7 +276,7 @@ def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> S
 
 
 def _is_storable(value: Any) -> bool:
-    """Return whether a property of a step can be stored: a lone surrogate, and a very deep value, cannot."""
+    """Return whether a property of a step can be stored: it has no lone surrogate and is not nested too deeply."""
     try:
         msgspec.json.encode(value)
     except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError):
@@ -288,9 +287,8 @@ def _is_storable(value: Any) -> bool:
 def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     """Return the values of a raw step that belong to its kind, with None for absent ones.
 
-    A duration of 0 is not absent. A stored step keeps `transactional`, `channel` and `utm` if the raw step has no such
-    key.
-    `template_id` is None if the step names its own template, because nothing is to be copied then.
+    A duration of 0 is not absent. A stored step keeps `transactional`, `channel` and `utm` if the raw step lacks these
+    keys. `template_id` is None if it names the step's own template, because then nothing is to be copied.
     """
     values = {
         key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value
@@ -323,7 +321,7 @@ START, AFTER = "start", "after"
 
 
 class Position(NamedTuple):
-    """A position for a step: `start` of the flow, `after` the step with an id, or first in its branch with a key."""
+    """A position for a step: `start` of the flow, `after` a step, or first in the branch of a step with a key."""
 
     placement: str
     id: int = 0
@@ -345,7 +343,7 @@ class StepLocation(NamedTuple):
 
 
 def parse_position(text: str) -> Position | None:
-    """Parse a position as `str` formats it, such as `start` or `after-7`; return None for any other text."""
+    """Parse a position in the form that `str` returns, such as `start` or `after-7`; return None for any other text."""
     how, _, number = text.partition("-")
     if text == START:
         return Position(START)
@@ -383,7 +381,7 @@ def list_descendants(step: Step) -> list[Step]:
 def list_predecessors(steps: Sequence[Step], step_id: int) -> list[Step]:
     """Return the steps that every contact passes before a step, in order.
 
-    They are its earlier siblings, the splits that contain it, and the earlier siblings of those.
+    They are its earlier siblings, the steps whose branches contain it, and the earlier siblings of these.
     """
     location = locate_step(steps, step_id)
     if location is None:
@@ -443,7 +441,8 @@ def replace_step(steps: Sequence[Step], step: Step) -> list[Step]:
 def move_step(steps: Sequence[Step], step_id: int, where: Position) -> list[Step] | None:
     """Return the steps with a step, and everything in its branches, moved to a position.
 
-    Return None if the step or the position does not exist, or the position is relative to the step or inside it.
+    Return None if the step or the position does not exist, or if the position is relative to the step itself or inside
+    it.
     """
     step = find_step(steps, step_id)
     if step is None or where.id in {step_id, *(descendant["id"] for descendant in list_descendants(step))}:
@@ -454,7 +453,7 @@ def move_step(steps: Sequence[Step], step_id: int, where: Position) -> list[Step
 def shift_step(steps: Sequence[Step], step_id: int, by: int) -> list[Step] | None:
     """Return the steps with a step moved by `by` places among its siblings (negative: up).
 
-    Return None if the step does not exist or would move beyond the first or last place.
+    Return None if the step does not exist, or would move before the first or after the last sibling.
     """
     location = locate_step(steps, step_id)
     if location is None or not 0 <= location.at + by < len(location.siblings):
@@ -469,7 +468,7 @@ def shift_step(steps: Sequence[Step], step_id: int, by: int) -> list[Step] | Non
 
 
 class MoveTarget(NamedTuple):
-    """A position that a step may be moved to, the step that the position is relative to, and its nesting depth."""
+    """A position to which a step may be moved, the step to which it is relative, and its nesting depth."""
 
     position: Position
     step: Step | None
@@ -477,7 +476,7 @@ class MoveTarget(NamedTuple):
 
 
 def list_move_targets(steps: Sequence[Step], step_id: int) -> list[MoveTarget]:
-    """Return the positions that a step may be moved to, in document order, without its current position."""
+    """Return the positions to which a step may be moved, in document order, without its current position."""
     step = find_step(steps, step_id)
     if step is None:
         return []
@@ -500,7 +499,7 @@ def _list_targets(steps: Sequence[Step], depth: int) -> Iterator[MoveTarget]:
 def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
     """Return a copy of a step with everything in its branches; `next_id` returns a new id for each copied step.
 
-    A `go_to` in the copy leads to the copied step, if its step is copied too.
+    If a copied `go_to` leads to a step that is copied, too, it leads to the copy of that step.
     """
     ids: dict[int, int] = {}
 

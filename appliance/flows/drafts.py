@@ -2,7 +2,7 @@
 
 A flow that was never live changes at once. Changes of an active or paused flow stay in a draft until they are published
 or discarded. API clients instead send all steps in one request, which applies at once (`store.update`). Runs keep the
-version that they entered with, but the duration of the wait that they are in can be changed (`retime_runs`).
+version with which they entered, but the duration of their current wait can be changed (`retime_runs`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +37,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 class FlowDraft(NamedTuple):
     """A flow with its unpublished changes applied to steps, trigger and goal.
 
-    If `is_separate`, changes are kept apart from the live version until they are published; otherwise they apply at
-    once.
+    With `is_separate`, changes are stored as a draft until they are published; otherwise they apply at once.
     """
 
     flow: Flow
@@ -67,7 +66,7 @@ def build_draft(flow: Flow) -> FlowDraft:
 
 
 def is_draft_separate(flow: Flow) -> bool:
-    """Return whether changes are kept apart from the live version: there are some, or the flow is active or paused."""
+    """Return whether changes are stored as a draft: the flow has one, or is active or paused."""
     return flow.draft is not None or (flow.version > 0 and flow.status in ("active", "paused"))
 
 
@@ -88,7 +87,7 @@ def add_contents(steps: Sequence[Step]) -> list[Step]:
 
 
 def list_blockers(draft: FlowDraft, by: Actor) -> list[tuple[int | None, Blocker]]:
-    """Return (step id, blocker) for each blocker that keeps `by` from activating or publishing the draft.
+    """Return (step id, blocker) for each blocker that prevents `by` from activating or publishing the draft.
 
     The step id is None if the blocker does not concern a step.
     """
@@ -115,8 +114,8 @@ def _add_contents(steps: Sequence[Step], contents: Any) -> list[Step]:
 def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: dict[str, Any], by: Actor) -> int:
     """Insert a new step of a kind and return its id; `raw` has its props, in the form of an API request.
 
-    Raises NotFound, or Invalid with all errors, if the flow is archived, if the position does not exist, or if the flow
-    would have too many steps or levels.
+    Raises NotFound. Raises Invalid with all errors of the props, or if the flow is archived, if the position does not
+    exist, or if the flow would have too many steps or levels.
     """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
@@ -130,7 +129,7 @@ def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: 
 
 
 def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any], by: Actor) -> None:
-    """Replace the props of a step, and change the content fields that `raw` names; keep its branches and template.
+    """Replace the props of a step, and change the content fields that `raw` names; its branches and template stay.
 
     Raises NotFound, or Invalid with all errors or if the flow is archived.
     """
@@ -148,9 +147,9 @@ def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any]
 
 
 def _replace_props(step: Step, props: dict[str, Any]) -> Step:
-    """Return a step with new props, and with the branches that these have.
+    """Return a step with new props, and with the branches that the props define.
 
-    Raises Invalid if a branch would be lost that has steps.
+    Raises Invalid if a branch that has steps would be lost.
     """
     keys = BY_TYPE[step["type"]].list_branches(props)
     lost = [branch for branch in list_branches(step) if branch.key not in keys and branch.steps]
@@ -165,8 +164,8 @@ def _replace_props(step: Step, props: dict[str, Any]) -> Step:
 def move_step(account_id: int, flow_id: int, step_id: int, target: Position | int, by: Actor) -> None:
     """Move a step with its branches to a position, or by a number of places among its siblings (negative: up).
 
-    A number that leads beyond the first or last place changes nothing. Raises NotFound, or Invalid if the position does
-    not exist, if the flow would have too many levels, or if it is archived.
+    A move beyond the first or last place changes nothing. Raises NotFound, or Invalid if the position does not exist,
+    if the flow would have too many levels, or if it is archived.
     """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
@@ -219,7 +218,7 @@ def delete_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> list[
 
 
 def restore_steps(account_id: int, flow_id: int, steps: list[Step], by: Actor) -> None:
-    """Replace all steps of a flow with those that `delete_step` returned; raises the same errors as `delete_step`."""
+    """Replace all steps of a flow with those that `delete_step` returned. Raises NotFound, or Invalid if archived."""
     require_write_transaction()
     _save_steps(_open_for_edit(account_id, flow_id), steps, by)
 
@@ -276,7 +275,7 @@ def _check_steps(steps: list[Step] | None) -> list[Step]:
 
 
 def _check_jump(steps: list[Step], step_id: int) -> list[Step]:
-    """Return the steps; raise Invalid if the `go_to` with an id leads to no other step, or into a loop without wait."""
+    """Return the steps; raise Invalid if the `go_to` with an id leads to no other step or into a loop without wait."""
     paths = dict(document.walk(steps))
     for path, message in jumps.find_faults(steps, paths):
         step_path, _, key = path.rpartition(".")
@@ -286,9 +285,9 @@ def _check_jump(steps: list[Step], step_id: int) -> list[Step]:
 
 
 def _get_id_generator(draft: FlowDraft) -> Callable[[], int]:
-    """Return a function that returns a new step id at each call and counts up `last_action` of the draft's flow.
+    """Return a function that increases `last_action` of the draft's flow and returns it as a new step id.
 
-    An id is never given twice in a flow; `_save_steps` stores the new `last_action`.
+    An id is never used twice in a flow; `_save_steps` stores the new `last_action`.
     """
 
     def generate_id() -> int:
@@ -325,7 +324,7 @@ def _save_steps(draft: FlowDraft, steps: list[Step], by: Actor) -> None:
 def _save_change(flow: Flow, changes: dict[str, Any]) -> None:
     """Save changes in the draft; delete the draft if it then equals the live version, including all content.
 
-    `changes` has keys of `lifecycle.read_draft`.
+    `changes` has some of the keys that `lifecycle.read_draft` returns.
     """
     draft = {**lifecycle.read_draft(flow), **changes}
     lifecycle.write_draft(flow, None)
@@ -338,7 +337,7 @@ def get_live_trigger(flow_id: int) -> TriggerSpec:
     return triggers.get_spec(Trigger.get(Trigger.flow == flow_id))
 
 
-# The number of runs that one transaction changes, so that other writers do not wait.
+# The number of runs that one transaction changes; it is small, so that other writes do not wait.
 RETIME_BATCH_SIZE = 200
 _COUNT_INSIDE = "SELECT action_id, count(*) FROM run WHERE flow_id = ? AND status = 'live' AND test = 0 GROUP BY 1"
 _RETIME_RUNS = (
@@ -352,7 +351,7 @@ class Change(NamedTuple):
     """A difference between the draft and the live version.
 
     `kind` is `added`, `removed`, `changed` or `moved`. `label` names the kind of step, `summary` says what the step
-    does, and `detail` what differs. `step_id` is None if the trigger or goal changed. `waiting` is the number of
+    does, and `detail` what differs. `step_id` is None for a change of the trigger or goal. `waiting` is the number of
     contacts in the step now, and `seconds` the new duration of a changed wait.
     """
 
@@ -366,7 +365,7 @@ class Change(NamedTuple):
 
 
 def find_references(draft: FlowDraft) -> set[tuple[str, int | None]]:
-    """Return (kind, id or None) of the segments and lists that a flow depends on, live and with unpublished changes."""
+    """Return (kind, id or None) of the segments and lists that the live or the changed flow depends on."""
     changed = copy(draft.flow)
     changed.steps = draft.steps
     trigger = {("segment", draft.trigger.segment_id), ("list", draft.trigger.contact_list_id)}
@@ -417,9 +416,9 @@ def _build_change(
 
 
 def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
-    """Return a text that says what differs between two states of a step, empty if nothing does.
+    """Return a text that says what differs between two states of a step, "" if nothing does.
 
-    `changed_template` is the entry of the step in `lifecycle.find_changed_templates`, if it has one.
+    `changed_template` is the step's entry in `lifecycle.find_changed_templates`, or None.
     """
     differences = []
     if old["type"] == "wait" and old["duration"] != new["duration"]:
@@ -441,9 +440,10 @@ def _get_settings(step: Step) -> dict[str, Any]:
 
 
 def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None = None) -> Any:
-    """Return the place of a step as (parent's id, branch, [id of the preceding sibling]); the list may be empty.
+    """Return (id of the parent step, branch, ids of the preceding sibling) of a step; the last is a list of 0 or 1 id.
 
-    With `known_ids`, siblings with other ids are ignored, so that inserting steps does not count as a move.
+    With `known_ids`, siblings with other ids are ignored, so that an inserted step does not make the next one count as
+    moved.
     """
     location = document.locate_step(steps, step_id)
     if location is None:
@@ -469,7 +469,7 @@ def prepare_messages(account_id: int, flow_id: int) -> StepMessages:
 
 
 def publish(account_id: int, flow_id: int, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> Flow:
-    """Publish the draft as the version that new runs follow; without one, only `updated_at` changes.
+    """Publish the draft as the version that new runs follow; if there is no draft, only `updated_at` changes.
 
     Raises NotFound, or Invalid with all blockers or if the change of an active flow needs approval.
     """
@@ -495,7 +495,7 @@ def activate(
 ) -> Flow:  # fmt: skip
     """Publish the draft and activate the flow, or resume it if it is paused.
 
-    Overdue messages are dropped as in `lifecycle.activate`. Raises NotFound, and the errors of `publish` and
+    Overdue messages are dropped as `lifecycle.activate` does. Raises NotFound, and the errors of `publish` and
     `lifecycle.activate`.
     """
     require_write_transaction()
@@ -504,7 +504,7 @@ def activate(
 
 
 def publish_changed_template(template: Template, messages: StepMessages) -> None:
-    """Publish the changed template of a step, if its flow is active; a change made in the browser stays a draft.
+    """Publish the changed template of a step if its flow is active; a change made in the browser stays a draft.
 
     `messages` are the compiled messages of the step. Raises Invalid if the flow has blockers now.
     """
@@ -552,7 +552,8 @@ def _find_revision(template_id: int, live: dict[str, Any]) -> int | None:
 def retime_runs(flow_id: int, step_id: int, seconds: int, after: int) -> int | None:
     """Set a new duration for the next batch of runs that wait in a step: those with the lowest ids above `after`.
 
-    Return the last run id of the batch, or None if no run is left. Runs that have waited long enough advance at once.
+    Return the last run id of the batch, or None if no run is left. Runs that have already waited for the new duration
+    advance at once.
     """
     require_write_transaction()
     retimed = rows(_RETIME_RUNS, (flow_id, step_id, seconds * 1000, clock.now_ms(), after, RETIME_BATCH_SIZE))

@@ -1,6 +1,6 @@
-"""The engine: due runs advance from step to step.
+"""The engine: it advances due runs from step to step.
 
-The effects of a step are written in the transaction that moves the run, so a step is executed exactly once even if the
+The effects of a step are written in the transaction that moves the run. So a step is executed exactly once even if the
 process dies: either its effects and the move are on disk, or neither is and the run is still due. Runs that wait are
 not in memory.
 """
@@ -57,10 +57,10 @@ _SET_LAST_STEP = "UPDATE run SET action_id = ? WHERE id = ?"
 
 
 class StepExecutor:
-    """The execution of runs of one version of a flow, until each waits or has ended.
+    """Executes runs of one version of a flow, until each waits or has ended.
 
-    Call `execute` once, then `save` in the same transaction. With `ends_costly`, a run that is alone at a step ends if
-    the conditions of the step cost too much for it.
+    Call `execute` once, then `save` in the same transaction. `ends_costly` means that a run that is alone at a step
+    ends if the conditions of the step cost too much for it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class StepExecutor:
         for run in runs:
             self._place_at(run, run.action_id)
         # Steps lead to later steps of the document, so one pass executes each step once for all runs that reach it.
-        # Only a jump back takes another pass, and ends at a wait.
+        # Only a jump back needs another pass, and each loop contains a wait.
         while self._pending:
             for node in self._plan.nodes.values():
                 arrived = self._pending.pop(node.id, None)
@@ -156,8 +156,9 @@ class StepExecutor:
     ) -> list[tuple[ActiveRun, StepResult]]:
         """Execute a step for all runs at it, and return (run, result) for each.
 
-        Runs are grouped by chain depth and test, because events that the step records are one deeper in the chain than
-        the event that started the run. Runs that are left after `until` are postponed and have no result.
+        Runs are grouped by chain depth and test flag, because an event that the step records is one deeper in the chain
+        than the event that started the run. Runs that are not executed until the time `until` are postponed and have no
+        result.
         """
         runs.sort(key=_get_chain)
         results: list[tuple[ActiveRun, StepResult]] = []
@@ -191,9 +192,10 @@ class StepExecutor:
     def _execute_small_parts(
         self, node: Node, runs: list[ActiveRun], until: float | None
     ) -> list[tuple[ActiveRun, StepResult]]:
-        """Execute a step for a few runs at a time after its conditions cost too much for all together.
+        """Execute a step for a few runs at a time, after its conditions cost too much for all runs together.
 
-        Runs that are left after `until` are postponed. Raises ConditionsTooSlow if they cost too much for a few.
+        Runs that are not executed until the time `until` are postponed. Raises ConditionsTooSlow if a few runs cost too
+        much.
         """
         results: list[tuple[ActiveRun, StepResult]] = []
         for start in range(0, len(runs), _MIN_BATCH_SIZE):
@@ -204,7 +206,7 @@ class StepExecutor:
         return results
 
     def _postpone(self, node: Node, runs: list[ActiveRun]) -> None:
-        """Leave runs at a step for the next transaction."""
+        """Leave runs at a step, so that the next transaction executes it."""
         self._pending[node.id] = runs + self._pending.get(node.id, [])
 
     def _execute_one_by_one(
@@ -212,7 +214,7 @@ class StepExecutor:
     ) -> Iterator[tuple[ActiveRun, StepResult]]:
         """Execute a step for each run separately after it failed for all together, so that only failing runs end.
 
-        Yields (run, result). Because this takes longer, runs that are left after `until` are postponed.
+        Yields (run, result). This takes longer, so runs that are not executed until the time `until` are postponed.
         """
         for index, run in enumerate(runs):
             if index and _is_past(until):
@@ -243,7 +245,7 @@ def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[S
                 raise RuntimeError(f"{len(results)} results for {len(runs)} runs")
             return results
     except ConditionsTooSlow:
-        raise  # The transaction is rolled back, and its runs advance one at a time.
+        raise  # The transaction is rolled back; then the runs advance one at a time.
     except Exception as error:
         if to_storage_error(error) is not None or not connection().in_transaction:
             raise  # The storage failed, not a run, so the whole transaction must be repeated.
@@ -274,7 +276,7 @@ _TARGET_SECONDS = 0.012
 _MAX_SECONDS = 0.02
 _MIN_BATCH_SIZE, _FIRST_BATCH_SIZE, _MAX_BATCH_SIZE = 10, 50, 500
 _MAX_KNOWN_FLOWS = 1_000
-# How long the flows of one account have the thread before the flows of others have their turn.
+# The time for the flows of one account before the flows of other accounts have their turn.
 _MAX_ACCOUNT_SECONDS = 0.5
 _SELECT_ACTIVE_FLOWS = (
     "SELECT id, account_id, name, drop_before FROM flow WHERE {where} AND status = 'active' AND deleted_at IS NULL"
@@ -313,16 +315,16 @@ class _BatchSizes:
 
 
 _batch_sizes = _BatchSizes()
-# By flow id: when its runs were last advanced (`time.monotonic`).
+# When the runs of a flow were last advanced (`time.monotonic`), by flow id.
 _last_turns: dict[int, float] = {}
 
 
 def advance_due_runs() -> bool:
     """Advance one batch of due runs of each flow; return whether any flow had due runs.
 
-    A flow that fails is logged and tried again by the next call. Of one whose conditions cost too much for a few runs,
-    the runs advance one at a time. An account whose flows have taken `_MAX_ACCOUNT_SECONDS` has its next turn in the
-    next call, with its other flows first. Raises Unavailable if the database cannot be written.
+    A flow that fails is logged, and the next call tries it again. If the conditions of a flow cost too much even for a
+    few runs, its runs advance one at a time. After `_MAX_ACCOUNT_SECONDS`, the remaining flows of an account wait for
+    the next call, which begins with them. Raises Unavailable if the database cannot be written.
     """
     has_advanced = False
     used: Counter[int] = Counter()  # microseconds by account
@@ -349,7 +351,7 @@ def _advance_due_runs_of(flow_id: int) -> bool:
     try:
         run_count, seconds = transactions.write(advance_flow, flow_id, _batch_sizes.get(flow_id))
     except ConditionsTooSlow:
-        # The transaction was rolled back. As many runs as cost too much together at last advance alone.
+        # The transaction was rolled back. The number of runs that cost too much together now advance one at a time.
         until = time.monotonic() + _MAX_ACCOUNT_SECONDS
         for index in range(_MIN_BATCH_SIZE):
             if (index and time.monotonic() > until) or not transactions.write(_advance_single, flow_id):
@@ -360,10 +362,10 @@ def _advance_due_runs_of(flow_id: int) -> bool:
 
 
 def _advance_single(flow_id: int) -> bool:
-    """Advance the first due run of a flow; return whether another one may follow.
+    """Advance the first due run of a flow; return whether another due run may follow.
 
-    The run ends if the conditions of a step cost too much for it. A contact who costs more than a share of the limit is
-    counted, which may pause the flow.
+    The run ends if the conditions of a step cost too much for it. If they cost more than `MAX_SHARE`, its contact is
+    counted as costly, which may pause the flow.
     """
     require_write_transaction()
     spent, now = get_spent(), clock.now_ms()
@@ -393,11 +395,10 @@ def is_due() -> bool:
 
 
 def advance_flow(flow_id: int, limit: int, ends_costly: bool = False) -> tuple[int, float]:
-    """Advance up to `limit` due runs of a flow; return (number of runs, seconds that it took).
+    """Advance up to `limit` due runs of a flow; return (number of runs, duration in seconds).
 
-    `ends_costly` is as in `StepExecutor`.
-    Runs that were due before `drop_before` of the flow are ended instead, and runs for which the limit of entries an
-    hour has no place are put off. Returns (0, 0.0) if the flow is not active.
+    Runs that were due before `drop_before` of the flow are ended instead, and runs without a place within the limit of
+    entries an hour are postponed. `ends_costly` is as in `StepExecutor`. Returns (0, 0.0) if the flow is not active.
     """
     require_write_transaction()
     started, now = time.perf_counter(), clock.now_ms()
@@ -462,7 +463,7 @@ def _decode_event_data(run: ActiveRun) -> bool:
     return True
 
 
-# The worker of the background job `flows`, which turns events into runs and advances due runs until nothing is left.
+# The worker of the background job `flows`, which turns events into runs and advances due runs.
 
 # A function that does one batch of work in transactions of its own and returns whether there was any.
 WorkUnit = Callable[[], bool]
@@ -500,7 +501,7 @@ class FlowWorker:
 
     @staticmethod
     def _run_unit(unit: WorkUnit, active: list[WorkUnit]) -> bool:
-        """Run one batch of a unit; a unit that fails is logged and left out until the next call of `work`."""
+        """Run one batch of a unit. A unit that fails is logged, and skipped until the next call of `work`."""
         try:
             return unit()
         except Exception as error:

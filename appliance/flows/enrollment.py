@@ -44,11 +44,11 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 log = logging.getLogger("campanero.flows")
 
-# Steps of flows record events, which may start other flows. An event at this depth of such a chain starts nothing.
+# Steps of flows record events, which may start other flows. An event at this depth of such a chain starts no flow.
 MAX_CHAIN_DEPTH = 5
 ALREADY_INSIDE, FREQUENCY, TOO_DEEP = "already_inside", "frequency", "depth"
 
-# The cache of plans (`versions.load_plan`) is not used, because this version may not be committed yet.
+# The cached plans (`versions.load_plan`) are not used, because this version may not be committed yet.
 _SELECT_FIRST_STEP = "SELECT action_id FROM step WHERE flow_id = ? AND version = ? ORDER BY position LIMIT 1"
 _INSERT_RUN = (
     "INSERT INTO run (account_id, flow_id, version, contact_id, event_id, event_data, status, exit_reason, action_id, "
@@ -66,7 +66,7 @@ _INSERT_IGNORED_RUN = (
 
 
 class OpenFlow(NamedTuple):
-    """An active flow, which contacts can enter; `frequency` is as in `triggers.get_frequency`."""
+    """An active flow that contacts can enter; `frequency` is as in `triggers.get_frequency`."""
 
     account_id: int
     flow_id: int
@@ -81,8 +81,8 @@ class OpenFlow(NamedTuple):
 class Entrant(NamedTuple):
     """A contact that is about to enter a flow.
 
-    `event_id` is the id of the triggering event, or None if a user enrolls the contact; `depth` is the chain depth of
-    that event.
+    `event_id` is the id of the triggering event, or None if a user enrolls the contact; `depth` is the event's chain
+    depth.
     """
 
     contact_id: int
@@ -101,10 +101,10 @@ class StartResult(NamedTuple):
 def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
     """Start a run for each entrant, in order, and count those that are refused.
 
-    An entrant is refused if the contact is already in the flow, or if the frequency or `MAX_CHAIN_DEPTH` forbids it. A
-    refused entrant with an event is recorded as an ignored run, and so is the first entry of a contact that the holdout
-    group prevents. Test runs are separate from others and not limited by
-    the frequency. A test flow drops entrants that are not tests, without counting them.
+    An entrant is refused if the contact is already in the flow, if the frequency or `MAX_CHAIN_DEPTH` forbids it, or if
+    the contact is in the holdout or control group. A refused entrant is recorded as an ignored run: because of the
+    holdout group once for each contact, for any other reason if it has an event. Test runs are separate from others,
+    and not limited by the frequency. A test flow drops entrants that are not tests, without counting them.
     """
     require_write_transaction()
     now = clock.now_ms()
@@ -154,7 +154,7 @@ def _split_entrants(
 ) -> tuple[list[Entrant], list[tuple[Entrant, str]]]:
     """Return the accepted entrants, and the refused ones with the reason.
 
-    An accepted entrant counts when later entrants of the same contact are checked.
+    Later entrants of the same contact are checked as if the accepted one were already in the flow.
     """
     contact_ids = json.dumps(sorted({entrant.contact_id for entrant in entrants}))
     inside = {
@@ -254,12 +254,12 @@ def is_due() -> bool:
 
 
 def process_events() -> bool:
-    """Process a batch of new events: start or ignore runs, and complete those that reach their goal.
+    """Process a batch of new events: start or ignore runs, and complete those whose contact reached the goal.
 
-    A flow whose conditions cost too much is paused before the cursor moves. Return False if there is nothing more to do
-    now; events without effects may be left to a later call.
+    If the conditions of a flow cost too much, the flow is paused before the cursor moves. Return False if nothing is
+    left to do now; events without effects may be left to a later call.
     """
-    # The cursor moves at most to the event that is the newest now; later ones are left for the next batch.
+    # The cursor moves at most to the event that is the newest now; later ones belong to the next batch.
     cursor, newest = get_cursor(), int(scalar("SELECT max(id) FROM event") or 0)
     if newest <= cursor:
         return False
@@ -315,7 +315,7 @@ def _split_into_batches(effects: Sequence[Effect], new_cursor: int) -> Iterator[
 
 
 def _apply_one_by_one(cursor: int, new_cursor: int, effects: Sequence[Effect]) -> bool:
-    """Apply the effects of each event in a transaction of its own, after they cost too much for all together.
+    """Apply the effects of each event in a separate transaction, after they cost too much for all together.
 
     Arguments and result are as in `_apply_batch`.
     """
@@ -331,8 +331,9 @@ def _apply_one_by_one(cursor: int, new_cursor: int, effects: Sequence[Effect]) -
 def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[Effect], is_single: bool = False) -> bool:
     """Apply effects and move the cursor to `new_cursor`.
 
-    Return False, and do nothing, if the cursor is no longer at the event `cursor`. Raises ConditionsTooSlow if they
-    cost too much for several contacts together; with `is_single`, all are of one event, whose contact is set aside.
+    Return False, and do nothing, if the cursor is no longer at the event `cursor`. Raises ConditionsTooSlow if the
+    conditions cost too much. With `is_single`, all effects are of one event; then its contact's waiting runs end
+    instead.
     """
     require_write_transaction()
     if get_cursor() != cursor:
@@ -341,7 +342,7 @@ def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[Effect], is_sin
         run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (CURSOR_NAME,))
     run("UPDATE cursor SET event_id = ? WHERE name = ?", (new_cursor, CURSOR_NAME))
     budgets: defaultdict[int, Budget] = defaultdict(write_budget)
-    # Flows do not affect each other here, so the effects are grouped by flow; within a flow they stay in order.
+    # Flows do not affect each other here, so the effects are grouped by flow, in order within each flow.
     for flow_id, group in groupby(
         sorted(_refresh_contacts(effects), key=lambda effect: effect.flow_id), key=lambda effect: effect.flow_id
     ):
@@ -373,7 +374,7 @@ def _apply_isolated(
 ) -> None:
     """Apply effects on one flow in a savepoint; log an error, so that it does not block other flows.
 
-    If its conditions cost more than the budget allows, raises ConditionsTooSlow; with `is_single`, the runs of the
+    Raises ConditionsTooSlow if the conditions cost more than the budget allows; with `is_single`, the runs of the
     contact that wait for the event end instead. Raises storage errors.
     """
     db, spent = connection(), get_spent()
@@ -427,9 +428,9 @@ def _start_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:
 def _complete_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:
     """Complete the live runs of a flow whose contact reached the goal after the run started.
 
-    A run started before the goal event if its own event has a lower id or, for an enrolled contact, if it was created
-    no later than the goal event was recorded. A quiet event, such as an imported one, completes only runs that were
-    created before it happened.
+    A run started before the goal event if the event that started it has a lower id or, for an enrolled contact, if it
+    was created no later than the goal event was recorded. A quiet event, such as an imported one, completes only runs
+    that were created before it happened.
     """
     event_rows: list[tuple[Any, ...]] = [
         (
@@ -452,7 +453,7 @@ def _complete_runs(flow_id: int, events: Sequence[Event], _: Budget) -> None:
     )
     if run_rows:
         ids, now = sorted({row[0] for row in run_rows}), clock.now_ms()
-        # A contact who has bought must not get a message that asks them to buy and was held for quiet hours.
+        # For example, a contact who has bought must not get a message about the purchase that was held for quiet hours.
         run_ends.cancel_messages(ids, now, keep_transactional=True)
         run_ends.complete_runs_at_goal(ids, run_rows[0][1], now)
 
@@ -527,9 +528,9 @@ class EnrollmentResult(Struct):
 def resolve_contacts(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
     """Return the ids of the contacts that a request selects, each once and in ascending order.
 
-    Conditions of the trigger are not checked, because a user chose these contacts. Raises NotFound, or Invalid: with
-    all errors, as `confirmation_required` for an unconfirmed segment without filters, or if selecting the contacts
-    takes too long (`members.time_limit`).
+    Conditions of the trigger are not checked, because a user chose these contacts. Raises NotFound, or Invalid with all
+    errors, with the reason `confirmation_required` for an unconfirmed segment without filters, or if selecting the
+    contacts takes too long (`members.time_limit`).
     """
     check_enrollment(account_id, request, flow_id)
     if isinstance(request.segment_id, int):

@@ -1,12 +1,13 @@
-"""The limit of entries an hour of a flow: in any 60 minutes, at most that many runs begin.
+"""The limit of entries an hour of a flow: in any 60 minutes, at most this many runs begin.
 
-A run is created when its trigger happens, so that none is lost. It is planned for the first moment that has a place
-(`plan_beginnings`). The engine keeps the limit itself when a run is to begin (`EntryGate`): after a pause of the flow
-or of the service, many runs are due together, and those without a place are put off. Whether a run has begun is known
-by its visits of steps.
+A run is created when its trigger happens, so that none is lost. It is planned for the first time at which fewer runs
+than the limit begin (`plan_beginnings`). The engine checks the limit again when a run is due (`EntryGate`): after a
+pause of the flow or of the service, many runs are due together, and those beyond the limit are postponed. A run has
+begun if it has visited a step.
 
-The trigger stores which places are taken, in the transactions that plan and begin runs. A change of the limit clears
-what is planned (`store.set_trigger`), and so does the end of the runs that waited for it.
+A place is the beginning of a run, which counts towards the limit for 60 minutes. The trigger stores the places, in the
+transactions that plan and begin runs. A change of the limit clears the planned ones (`store.set_trigger`), and so does
+the end of the runs that waited for them.
 """
 
 from collections import Counter, deque
@@ -20,14 +21,14 @@ from appliance.storage.transactions import require_write_transaction
 
 MAX_ENTRIES = 1_000_000
 _HOUR_MS = 3_600_000
-# Moments stored in a list. If there are more, two count as the later one: entries come together after a full hour, so
-# this makes few of them wait, by less than a minute.
+# The maximum number of times in a stored list. If there are more, each two count as the later one. Entries that come
+# together are only delayed by the hour, so this makes few of them wait, by less than a minute.
 _MAX_MOMENTS = 120
 _COUNT_WAITING = (
     "SELECT count(*), max(due_at) FROM run WHERE flow_id = ? AND status = 'live' AND due_at > ? "
     "AND step_visit_id IS NULL AND test = 0"
 )
-# By the index `run_due`, from the last planned moment; nearly always its first row.
+# SQLite reads the index `run_due` backwards from the last planned time; nearly always its first row matches.
 _SELECT_LAST_WAITING = (
     "SELECT due_at FROM run WHERE flow_id = ? AND status = 'live' AND due_at > ? AND due_at <= ? "
     "AND step_visit_id IS NULL AND test = 0 ORDER BY due_at DESC LIMIT 1"
@@ -35,14 +36,15 @@ _SELECT_LAST_WAITING = (
 _SELECT_BEGUN = "SELECT DISTINCT run_id FROM step_visit WHERE run_id IN (SELECT value FROM json_each(?))"
 _PUT_OFF = "UPDATE run SET due_at = ?, updated_at = ? WHERE id = ?"
 
-# Moments in ascending order, in Unix milliseconds, each with the number of runs that begin then.
+# Times in ascending order, in Unix milliseconds, each with the number of runs that begin then.
 _Moments = list[tuple[int, int]]
 
 
 class _Places(msgspec.Struct, omit_defaults=True):
-    """The places of a flow: those of the runs that began in the last hour, and the last ones that are reserved.
+    """The places of a flow, each list in ascending order.
 
-    Runs are `planned` when they are created, and `put_off` when they are due and have no place.
+    `begun` are the runs that began in the last hour. `planned` are runs that got their time when they were created, and
+    `put_off` those that were due, had no place and got a later time.
     """
 
     begun: _Moments = []
@@ -54,17 +56,18 @@ _decode = msgspec.json.Decoder(_Places).decode
 
 
 class WaitingEntries(NamedTuple):
-    """The number of contacts whose run has not begun, and when the last of them begins, in Unix milliseconds."""
+    """The number of contacts whose run has not begun, and when the last of these begins (Unix ms), or None."""
 
     number: int
     last_at: int | None
 
 
 def plan_beginnings(flow_id: int, max_per_hour: int, are_tests: Sequence[bool], now: int) -> list[int]:
-    """Return when each run is to begin, in order, and store which places are taken; 0 allows any number an hour.
+    """Return the planned times at which runs begin, in Unix milliseconds, and store their places.
 
-    `are_tests` says of each run whether it is a test: those begin at once and take no place. Another run begins at once
-    if fewer than `max_per_hour` others have a place in the last 60 minutes and none waits, else as soon as that is so.
+    `are_tests` has a flag for each run: tests begin at once and take no place. `max_per_hour` 0 means no limit. Other
+    runs begin in order, after all runs that already wait, each at the first time at which fewer than `max_per_hour`
+    runs have begun in the 60 minutes before.
     """
     require_write_transaction()
     count = len(are_tests) - sum(are_tests)
@@ -81,7 +84,7 @@ def plan_beginnings(flow_id: int, max_per_hour: int, are_tests: Sequence[bool], 
 
 
 def clear_plan(entry_places: object) -> object:
-    """Return the stored places of a flow without what is planned, because the limit has changed."""
+    """Return the stored places of a flow without the planned and postponed ones, because the limit has changed."""
     return {"begun": entry_places["begun"]} if isinstance(entry_places, dict) and "begun" in entry_places else None
 
 
@@ -97,9 +100,9 @@ RunT = TypeVar("RunT", bound=_Run)
 
 
 class EntryGate:
-    """Lets due runs of a flow begin while the limit of entries an hour has a place for them.
+    """Admits due runs of a flow to begin, within the limit of entries an hour.
 
-    Call `admit`, then execute the runs that it returns, then `save`, in one transaction.
+    Call `admit`, then execute the returned runs, then `save`, all in one transaction.
     """
 
     def __init__(self, flow_id: int, now: int) -> None:
@@ -110,9 +113,9 @@ class EntryGate:
         self._admitted: list[int] = []
 
     def admit(self, runs: list[RunT]) -> list[RunT]:
-        """Return the runs in their order, without those that have not begun and have no place: these are put off.
+        """Return the runs that may be executed, in their order; new runs without a place are postponed.
 
-        A run that a user lets begin at once takes a place even if there is none (`runs.act_on_runs`).
+        A run that a user lets begin at once (`runs.act_on_runs`) is always admitted, and takes a place.
         """
         if not self._max_per_hour:
             return runs
@@ -134,7 +137,7 @@ class EntryGate:
         return [each for each in runs if each.id not in left_out]
 
     def _put_off(self, run_ids: list[int], places: _Places) -> None:
-        """Give runs the next moments that have a place, before those that are planned for later."""
+        """Postpone runs to the next times with a free place; they come before runs that are planned for later."""
         waiting = _forget_ended(self._flow_id, places.put_off, self._max_per_hour, self._now)
         taken = _keep_last_hour(places.begun, self._now)
         if self._admitted:
@@ -147,7 +150,7 @@ class EntryGate:
         connection().executemany(_PUT_OFF, values).fetchall()
 
     def save(self) -> None:
-        """Record how many of the admitted runs have begun; any others are still due, and are admitted again."""
+        """Record how many admitted runs have begun. The others are still due, and will be admitted again."""
         count = len(_find_begun(self._admitted))
         if count:
             places = _load(self._flow_id)
@@ -157,16 +160,16 @@ class EntryGate:
 
 
 def _find_begun(run_ids: Sequence[int]) -> set[int]:
-    """Return the runs that have begun: those that have visited a step."""
+    """Return those of the runs that have begun, that is, have visited a step."""
     if not run_ids:
         return set()
     return {row[0] for row in rows(_SELECT_BEGUN, (msgspec.json.encode(run_ids).decode(),))}
 
 
 def _find_moments(taken: _Moments, max_per_hour: int, count: int, now: int) -> list[int]:
-    """Return the next `count` moments that have a place, after all that are taken (in ascending order).
+    """Return the next `count` times with a free place, after all that are taken; `taken` is in ascending order.
 
-    The place of a run is free again 60 minutes after it began, so the last `max_per_hour` of those taken decide.
+    A place is free again 60 minutes after its run began, so only the last `max_per_hour` taken ones matter.
     """
     last = deque(_keep_last(taken, max_per_hour))
     total = sum(number for _, number in last)
@@ -186,7 +189,7 @@ def _find_moments(taken: _Moments, max_per_hour: int, count: int, now: int) -> l
 
 
 def _add(moments: _Moments, added: Sequence[int], max_per_hour: int) -> _Moments:
-    """Return the last `max_per_hour` of moments in ascending order, after others were added."""
+    """Return `moments` together with `added`, in ascending order, limited to the last `max_per_hour` runs."""
     counts = Counter(dict(moments))
     counts.update(added)
     result = _keep_last(sorted(counts.items()), max_per_hour)
@@ -194,13 +197,13 @@ def _add(moments: _Moments, added: Sequence[int], max_per_hour: int) -> _Moments
 
 
 def _join(moments: _Moments) -> _Moments:
-    """Return moments of which each two count as the later one."""
+    """Return the times with each two counted as the later one."""
     pairs = [moments[start : start + 2] for start in range(0, len(moments), 2)]
     return [(pair[-1][0], sum(count for _, count in pair)) for pair in pairs]
 
 
 def _keep_last(moments: _Moments, total: int) -> _Moments:
-    """Return the last moments, with `total` runs at most."""
+    """Return the last times, with the number of their runs limited to `total`."""
     remaining: _Moments = []
     for at, count in reversed(moments):
         if total <= 0:
@@ -211,25 +214,26 @@ def _keep_last(moments: _Moments, total: int) -> _Moments:
 
 
 def _keep_last_hour(moments: _Moments, now: int) -> _Moments:
-    """Return the moments of the last 60 minutes; later ones are of a clock that was set back since."""
+    """Return the times in the last 60 minutes. Future times are left out, because the clock was set back since."""
     return [(at, count) for at, count in moments if now - _HOUR_MS < at <= now]
 
 
 def _forget_ended(flow_id: int, moments: _Moments, max_per_hour: int, now: int) -> _Moments:
-    """Return the moments of the last 60 minutes and later, without those after the last run that waits."""
+    """Return the times from 60 minutes ago on, without those after the last run that still waits."""
     recent = [(at, count) for at, count in moments if at > now - _HOUR_MS]
     if not recent or recent[-1][0] <= now:
         return recent
     row = fetch_one(_SELECT_LAST_WAITING, (flow_id, now, recent[-1][0]))
     last_at = row[0] if row is not None else now
     earlier = [(at, count) for at, count in recent if at <= last_at]
-    # Only the last moments are stored, so how many others begin then is not known.
+    # Only the last times are stored, so the number of runs that begin at this earlier time is unknown; assume the
+    # maximum.
     return earlier if row is None or (earlier and earlier[-1][0] == last_at) else [(last_at, max_per_hour)]
 
 
 def _load(flow_id: int) -> _Places:
     row = fetch_one("SELECT entry_places FROM trigger WHERE flow_id = ?", (flow_id,))
-    # A list is of an earlier version of the service.
+    # A stored list was written by an earlier version of the service.
     return _decode(row[0]) if row is not None and row[0] is not None and not row[0].startswith("[") else _Places()
 
 
@@ -238,6 +242,6 @@ def _store(flow_id: int, places: _Places) -> None:
 
 
 def count_waiting(flow_id: int, now: int) -> WaitingEntries:
-    """Return how many runs of a flow have not begun, because of the limit."""
+    """Return how many runs of a flow have not begun because of the limit, and when the last one will."""
     row = fetch_one(_COUNT_WAITING, (flow_id, now))
     return WaitingEntries(0, None) if row is None else WaitingEntries(*row)

@@ -1,4 +1,4 @@
-"""What new events do in flows: which start runs, end waits or reach goals.
+"""Determine the effects of new events on flows: runs that start, waits that end, and goals that are reached.
 
 `enrollment` applies these effects.
 """
@@ -54,7 +54,7 @@ class Goal(NamedTuple):
 
 
 class EffectKind(IntEnum):
-    """What an event does in a flow, in the order in which the effects of one event are applied."""
+    """The kinds of effects of an event on a flow, in the order in which those of one event are applied."""
 
     GOAL = 1  # a contact reaches the goal
     WAIT = 2  # the wait of a run for this event ends
@@ -121,7 +121,7 @@ def list_effects(
 ) -> tuple[list[Effect], set[int]]:
     """Return the effects of events, and the ids of the flows whose conditions cost too much.
 
-    Such a flow has no effects but those of its goal.
+    For such a flow, at least the effects on its goal are returned; its other effects may be incomplete.
     """
     effects: list[Effect] = []
     slow_flows: set[int] = set()
@@ -153,14 +153,14 @@ def list_effects(
     return effects, slow_flows
 
 
-# What all events of a flow may cost together, and then those of one contact, as parts of what a flow may cost.
+# The limit of a flow is divided by these for the check of all events together, and for that of one contact's events.
 _PART_OF_ALL, _PART_OF_CONTACT = 2, 20
 
 
 class _Matcher:
-    """The matching of an account's events within its budget, which finds the contacts that cost too much.
+    """Matches the events of an account within its budget, and finds the contacts that cost too much.
 
-    A contact that was found costly for one flow is checked alone for the next ones.
+    If a contact was costly for one flow, its events are checked separately for the next flows.
     """
 
     def __init__(self) -> None:
@@ -193,9 +193,9 @@ class _Matcher:
         kind: EffectKind,
         costly_kind: EffectKind,
     ) -> list[Effect]:
-        """Match events of all contacts together, and then by contact if that costs too much.
+        """Match the events of all contacts together; if that costs too much, match those of each contact separately.
 
-        Raises ConditionsTooSlow if many contacts cost too much, or all of them more than the budget.
+        Raises ConditionsTooSlow if `MAX_COSTLY_CONTACTS` contacts cost too much, or if the budget is used up.
         """
         together = [event for event in events if event.contact_id not in self._costly]
         alone = [event for event in events if event.contact_id in self._costly]

@@ -1,11 +1,11 @@
 """Runs that wait for an event of their contact (`wait_until`): which events end which waits.
 
-An event counts if it was recorded after the run reached the step, is not the one that started the run, and matches the
-filters of the step. Processing a new event makes the run due, in the transaction that moves the cursor of the events;
-the step itself decides again when the run goes on, so that a run whose time is over is treated alike.
+An event counts if it was recorded after the run reached the step, did not start the run, and matches the filters of the
+step. Processing a new event makes the run due, in the transaction that moves the cursor of the events. The step then
+checks again for the event, in the same way as for a run whose time is over.
 
-Events that came while a flow was not active are looked for after it is active again, in batches of its waiting runs
-(`catch_up`). A run whose conditions cost too much ends, and the flow is paused if many do (`condition_limits`).
+While a flow is not active, its events are not matched. After it is resumed, `catch_up` searches for them, in batches of
+its waiting runs. A run whose conditions cost too much ends, and the flow is paused if many do (`condition_limits`).
 """
 
 import json
@@ -71,7 +71,8 @@ _SELECT_CATCHING_UP = (
     "SELECT id, account_id, waits_checked FROM flow WHERE status = 'active' AND hidden = 0 AND deleted_at IS NULL "
     "AND waits_checked IS NOT NULL"
 )
-# The number of runs to check in one transaction, and smaller numbers for conditions that cost too much for it.
+# The number of runs to check in one transaction. If their conditions cost too much together, the next smaller number is
+# tried.
 _CATCH_UP_SIZES = (100, 10, 1)
 _WAKE_RUNS = (
     "UPDATE run SET due_at = ?2, updated_at = ?2 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'live' "
@@ -80,7 +81,7 @@ _WAKE_RUNS = (
 
 
 class EventWait(NamedTuple):
-    """A step of a version of a flow that waits for an event; `filters` are those that the event must match."""
+    """A step of a version of a flow that waits for an event matching `filters`."""
 
     account_id: int
     flow_id: int
@@ -90,7 +91,7 @@ class EventWait(NamedTuple):
     filters: list[Any]
 
 
-# The waits of the flows by (flow id, version): published versions never change.
+# The waits of flows by (flow id, version); they can be cached because published versions never change.
 _known_waits: dict[tuple[int, int], list[EventWait]] = {}
 _known_lock = threading.Lock()
 
@@ -106,7 +107,7 @@ def list_waits() -> list[EventWait]:
 
 
 def _load_waits(account_id: int, flow_id: int, version: int) -> list[EventWait]:
-    """Return the waits of all versions of a flow up to its current one, from the cache if they are there."""
+    """Return the waits of all versions of a flow up to its current one, from the cache if possible."""
     if write_state.is_sandboxed:
         return _read_waits(account_id, flow_id)  # A sandbox may lack steps, so its waits must not be cached.
     key = (flow_id, version)
@@ -132,7 +133,7 @@ def _read_waits(account_id: int, flow_id: int) -> list[EventWait]:
 def match_events(
     wait: EventWait, event_ids: Sequence[int], budget: Budget | None = None, part: int = 1
 ) -> list[tuple[int, int]]:
-    """Return (event id, run id) for each of the events that ends the wait of a run.
+    """Return (event id, run id) for each event that ends the wait of a run.
 
     If matching fails, the error is logged and no event matches, so that one flow does not block others. Raises
     ConditionsTooSlow if it costs more than the budget allows, and storage errors.
@@ -156,7 +157,7 @@ def match_events(
 def find_runs_with_event(
     account_id: int, event: str, filters: list[Any], run_ids: Sequence[int], budget: Budget | None = None
 ) -> set[int]:
-    """Return those of the waiting runs whose contact has had the event since the run reached its step.
+    """Return the waiting runs among `run_ids` whose contact has had the event since the run reached its step.
 
     Raises ConditionsTooSlow if it costs more than the budget of a write transaction allows.
     """
@@ -167,7 +168,7 @@ def find_runs_with_event(
 
 
 def end_waits(flow_id: int, event_ids: Sequence[int], budget: Budget) -> None:
-    """Make the runs of a flow due whose wait the events end; raises ConditionsTooSlow as `match_events`."""
+    """Make due the runs of a flow whose wait the events end. Raises ConditionsTooSlow as `match_events` does."""
     require_write_transaction()
     row = fetch_one(f"{_SELECT_LIVE_FLOWS} AND id = ?", (flow_id,))
     waits = _load_waits(row[1], row[0], row[2]) if row is not None else ()
@@ -189,23 +190,23 @@ def end_costly_runs(flow_id: int, contact_id: int, event: str) -> None:
 
 
 def start_catch_up(flow_id: int) -> None:
-    """Let `catch_up` look for the events that the runs of a flow waited for while the flow was not active."""
+    """Let `catch_up` search for events that the waiting runs of a flow missed while the flow was not active."""
     require_write_transaction()
     if rows(_SELECT_WAITS, (flow_id,)):
         run("UPDATE flow SET waits_checked = ? WHERE id = ?", (json.dumps([clock.now_ms(), 0]), flow_id))
 
 
 def is_catch_up_due() -> bool:
-    """Return whether `catch_up` has anything to do."""
+    """Return whether any flow is being searched by `catch_up`."""
     return bool(rows(f"{_SELECT_CATCHING_UP} LIMIT 1"))
 
 
 def catch_up() -> bool:
-    """Make those of the next waiting runs of each resumed flow due whose event came during the pause.
+    """For each resumed flow, make due the runs of the next batch whose event came during the pause.
 
     Return whether there was any flow to check. A run whose conditions cost too much ends; the flow is paused if many
-    do. A flow that fails is logged and no longer checked, because a run finds its event when its time is over, too.
-    Raises Unavailable and storage errors.
+    do. If checking a flow fails, that is logged, and the flow is checked no longer: a run also finds its event when its
+    time is over. Raises Unavailable and storage errors.
     """
     flow_rows = rows(_SELECT_CATCHING_UP)
     for flow_id, account_id, checked in flow_rows:
@@ -225,9 +226,10 @@ def catch_up() -> bool:
 
 
 def _catch_up_batch(account_id: int, flow_id: int, checked: str, size: int) -> None:
-    """Wake those of the next `size` live runs whose event came; do nothing if the flow has changed since `checked`.
+    """Make due those of the next `size` live runs whose event came; do nothing if `waits_checked` has changed.
 
-    Raises ConditionsTooSlow if they cost too much; a single run ends instead.
+    `checked` is the expected `waits_checked` of the flow: the position after which the batch begins. Raises
+    ConditionsTooSlow if the conditions cost too much; a single run ends instead.
     """
     require_write_transaction()
     if fetch_one(f"{_SELECT_CATCHING_UP} AND id = ? AND waits_checked = ?", (flow_id, checked)) is None:

@@ -1,9 +1,9 @@
-"""Who is kept out of a flow to measure it: the flow's holdout group, and the control group of the account.
+"""The contacts who are kept out of a flow to measure its effect: its holdout group, and the account's control group.
 
-Whether a contact is held out follows from the ids of flow and contact, so it is the same at each trigger. The first
-entry that was held out is recorded as an ignored run, from which the effect of the flow is measured: contacts with the
-event within `CONVERSION_DAYS` after their first entry, or after the entry that was held out. A contact of the control
-group gets no campaigns either, so it says nothing about the flow and is not counted.
+Whether a contact is held out depends only on the ids of flow and contact, so it is the same at each trigger. The first
+entry that was held out is recorded as an ignored run. The effect of the flow is measured as the share of contacts with
+the counted event within `CONVERSION_DAYS` after their first entry or held-out entry. A contact of the control group
+gets no campaigns either, so it says nothing about the flow and is not counted.
 """
 
 import json
@@ -27,13 +27,13 @@ from appliance.storage.models import Flow, Trigger
 
 EVENT_PATTERN = re.compile(EVENT_NAME)
 CONVERSION_DAYS = 30
-# Why a trigger started no run.
+# The reasons why a trigger started no run
 CONTROL_GROUP = "control_group"
 _SELECT_RECORDED = (
     "SELECT DISTINCT contact_id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) AND flow_id = ? "
     f"AND status = 'ignored' AND exit_reason = '{HELD_OUT}' AND created_at >= ?"
 )
-# Each contact with its first entry, or the entry that was held out.
+# Selects each contact with its first entry or held-out entry
 _ENTRIES = (
     "SELECT contact_id, min(created_at) AS entered_at, max(status = 'ignored') AS held FROM run WHERE flow_id = :flow "
     f"AND (status IN ('live', 'completed', 'exited') OR (status = 'ignored' AND exit_reason = '{HELD_OUT}')) "
@@ -50,7 +50,7 @@ _COUNT_CONVERSIONS = (
 
 
 class Holdout(NamedTuple):
-    """Which contacts do not enter a flow: a share of all, and with `respects_control` the account's control group."""
+    """The contacts who do not enter a flow: a share of all, and with `respects_control` the account's control group."""
 
     share: float = 0.0
     respects_control: bool = False
@@ -77,18 +77,18 @@ class FlowHoldout(Struct):
 
 
 def get_holdout(data: Mapping[str, Any]) -> Holdout:
-    """Return the holdout that the data of a trigger asks for."""
+    """Return the holdout that the data of a trigger defines."""
     return Holdout(float(data.get("holdout") or 0), bool(data.get("respect_control_group")))
 
 
 def find_excluded(account_id: int, flow_id: int, holdout: Holdout, contact_ids: Sequence[int]) -> dict[int, str]:
-    """Return why contacts may not enter a flow (`HELD_OUT` or `CONTROL_GROUP`), by id; others are left out.
+    """Return the reason (`HELD_OUT` or `CONTROL_GROUP`) of each contact that may not enter a flow, by id.
 
-    The control group comes first, because it is not part of the comparison.
+    A contact in both groups has the reason `CONTROL_GROUP`, because it is not part of the comparison.
     """
     excluded: dict[int, str] = {}
     if holdout.share:
-        # Tests of steps have seeds with the id of the step, which is never 0 (`random_split`).
+        # The 0 makes this seed differ from those of random splits, which contain the id of a step.
         groups = assignment.start_assignment(flow_id << 31, holdout.share)
         excluded |= {number: HELD_OUT for number in contact_ids if _is_held_out(groups, number)}
     control = _get_control_group(account_id) if holdout.respects_control else None
@@ -109,7 +109,7 @@ def _get_control_group(account_id: int) -> assignment.Assignment | None:
 
 
 def find_recorded(flow_id: int, contact_ids: Sequence[int]) -> set[int]:
-    """Return those of the contacts whose held-out entry is recorded in the present period of measurement."""
+    """Return those of the contacts whose held-out entry was recorded since the measurement began."""
     if not contact_ids:
         return set()
     since = _get_since(flow_id)
@@ -136,7 +136,7 @@ def measure(flow: Flow) -> FlowHoldout | None:
         converted = dict(
             rows(_COUNT_CONVERSIONS, {**values, "account": flow.account_id, "event": event, "window": window})
         )
-    # A contact may have entered between the two statements.
+    # A contact may have entered between the two queries.
     treated, held_out = (
         Counts(max(entries.get(held, 0), converted.get(held, 0)), converted.get(held, 0)) for held in (0, 1)
     )
@@ -149,6 +149,6 @@ def measure(flow: Flow) -> FlowHoldout | None:
 
 
 def _get_event(flow: Flow, data: Mapping[str, Any]) -> str | None:
-    """Return the event that is counted: that of the holdout, else the goal of the flow if it is the name of one."""
+    """Return the counted event: that of the holdout, else the goal of the flow, or None without a goal."""
     event = data.get("holdout_event") or flow.goal
     return str(event) if event and EVENT_PATTERN.fullmatch(event) else None

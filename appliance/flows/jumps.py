@@ -1,4 +1,4 @@
-"""The steps that steps of the kind `go_to` lead to: finding them, and refusing loops without a wait."""
+"""The targets of `go_to` steps: finding them, and rejecting loops without a wait."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from appliance.flows.steps.wait_until import MIN_TIMEOUT_SECONDS
 Step = dict[str, Any]
 
 KIND = "go_to"
-# A wait of at least this many seconds in a loop keeps a run from passing it twice at once.
+# The minimum duration of a wait that counts in a loop, so that a run cannot pass the loop twice at once.
 MIN_LOOP_SECONDS = 60
 
 
@@ -36,7 +36,10 @@ def find_faults(document: Sequence[Step], paths: Mapping[str, Step]) -> Iterator
 
 
 def link_targets(steps: Sequence[Step], targets: Mapping[int, Step] | None = None) -> list[Step]:
-    """Return copies of steps in which each `go_to` has the step that it leads to as `target`, without its branches."""
+    """Return copies of steps in which each `go_to` has its target step as `target`, without the target's branches.
+
+    A missing target, and one that is a `go_to` itself, is left out.
+    """
     known = targets if targets is not None else {step["id"]: step for step in _walk(steps)}
     linked = []
     for step in steps:
@@ -49,7 +52,7 @@ def link_targets(steps: Sequence[Step], targets: Mapping[int, Step] | None = Non
 
 
 def renumber(step: Step, ids: Mapping[int, int]) -> Step:
-    """Return a step in which each `go_to` leads to the step with the new id, where `ids` has one."""
+    """Return a step in which each `go_to` leads to the new id that `ids` has for its target, if there is one."""
     renumbered = map_branches(step, lambda nested: [renumber(child, ids) for child in nested])
     if step["type"] == KIND:
         renumbered["step_id"] = ids.get(step["step_id"], step["step_id"])
@@ -64,7 +67,7 @@ def _walk(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _list_exits(steps: Sequence[Step], after: int | None = None) -> dict[int, list[int]]:
-    """Return, by id, the steps that a run may be at right after each step."""
+    """Return, by step id, the ids of the steps that may follow directly."""
     exits: dict[int, list[int]] = {}
     for index, step in enumerate(steps):
         following = steps[index + 1]["id"] if index + 1 < len(steps) else after
@@ -79,7 +82,7 @@ def _list_exits(steps: Sequence[Step], after: int | None = None) -> dict[int, li
 
 
 def _has_loop(start: int, steps: Mapping[int, Step], exits: Mapping[int, Sequence[int]]) -> bool:
-    """Return whether a run can come from a step back to it without a wait."""
+    """Return whether a run can come from a step back to the same step without a wait."""
     seen: set[int] = set()
     pending = [*exits[start]]
     while pending:
@@ -94,7 +97,7 @@ def _has_loop(start: int, steps: Mapping[int, Step], exits: Mapping[int, Sequenc
 
 
 def _always_waits(step: Step) -> bool:
-    """Return whether each run that comes to a step waits there; a time of day or a date may be now."""
+    """Return whether every run waits at a step; a wait for a time of day or a date may be over at once."""
     if step["type"] == "wait":
         return bool((step["duration"] or 0) >= MIN_LOOP_SECONDS)
     return bool(step["type"] == "wait_until" and step["until"] == "event" and step["timeout"] >= MIN_TIMEOUT_SECONDS)

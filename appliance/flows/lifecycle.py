@@ -1,11 +1,10 @@
 """The status of a flow: transitions (docs/decisions.md#12), blockers of activation, and the effect on its messages.
 
-A flow ends when it is deleted, or archived with all contacts removed (`pending_end` is the reason). The request ends a
-first batch of its runs. The background job ends the others in short transactions, and continues after a restart.
+A flow is ending when it is deleted, or archived with all contacts removed (`pending_end` is the reason). The request
+ends a first batch of its runs. The background job ends the others in short transactions, and continues after a restart.
 
-A worker never sends messages of a flow that is not active (`queue.claim_one`). To pause a flow therefore writes only
-one row, however many contacts are in it. Afterwards its due messages are held in batches, and released when it is
-active again.
+A worker never sends messages of a flow that is not active (`queue.claim_one`). So pausing a flow writes only one row,
+however many contacts are in it. Afterwards its due messages are held in batches, and released when it is active again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -79,7 +78,7 @@ class Blocker(Struct):
 
 
 def list_blockers(flow: Flow, trigger: Trigger, by: Actor) -> list[Blocker]:
-    """Return everything that keeps `by` from activating a flow, in the order of `_BLOCKER_CODES`."""
+    """Return everything that prevents `by` from activating a flow, in the order of `_BLOCKER_CODES`."""
     blockers = [
         *_find_step_blockers(flow),
         *_find_sender_blockers(flow),
@@ -106,7 +105,7 @@ def raise_blockers(blockers: list[Blocker]) -> None:
 def list_unfinished(account_id: int, steps: Sequence[Step]) -> Iterator[tuple[str, Step, PreviewWarning]]:
     """Yield (path, step, warning) for each unfinished text or link in the emails of steps.
 
-    The steps must have their content (`drafts.add_contents`).
+    The steps must contain their content (`drafts.add_contents`).
     """
     for path, step in walk(steps):
         if step["type"] == "email":
@@ -175,7 +174,7 @@ ACTIONS = {
         gettext_noop("A flow with the status %(status)s cannot be archived."), "archived", ("draft", "active", "paused")
     ),
 }
-# The hint of the error, by rejected action and current status.
+# The hint of the error, by rejected action and current status
 _HINTS = {("activate", "archived"): "Make it a draft first: PATCH its `status`."}
 
 
@@ -205,8 +204,8 @@ def restore_draft(flow: Flow) -> None:
 def undo_status_change(flow: Flow, to: str, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
     """Undo pausing, resuming or archiving a flow: return it to its former status `to`. The caller saves the flow.
 
-    `messages` are as in `activate`. Raises Invalid (`invalid_transition`) if the change is no longer possible, and the
-    errors of `activate`.
+    `messages` are as in `activate`. Raises Invalid (`invalid_transition`) if that is no longer possible, and the errors
+    of `activate`.
     """
     require_write_transaction()
     paused_at = flow.paused_at
@@ -245,8 +244,8 @@ def activate(
 ) -> None:
     """Activate a flow: contacts may enter, and those in it continue. The caller saves the flow.
 
-    Runs and messages that were due more than `skip_overdue_seconds` ago are ended or dropped; with None, none are.
-    `messages` are the messages of steps that were compiled before the write transaction. Raises Invalid
+    Runs that were due more than `skip_overdue_seconds` ago are ended, and such messages are dropped; None ends and
+    drops nothing. `messages` are the messages of steps that were compiled before the write transaction. Raises Invalid
     (`invalid_transition`, or with all blockers), or Unavailable while contacts are being removed.
     """
     require_write_transaction()
@@ -308,7 +307,7 @@ def approve(flow: Flow, by: Actor) -> None:
 def reject(flow: Flow, note: str | None) -> None:
     """Reject the current state of a flow, and pause it if it is active. The caller saves the flow.
 
-    `note` is the reason to show.
+    `note` is the reason that users see.
     """
     require_write_transaction()
     approvals.reject(flow, note)
@@ -342,9 +341,8 @@ def needs_no_approval(flow: Flow, by: Actor) -> bool:
     return not flow.account.approval_required or approvals.can_approve(flow, by)
 
 
-# Unpublished content of a live flow. Templates contain the content as users edit it. While another change of the flow
-# is published, the live content is written into the templates; afterwards the unpublished edits are written again, on
-# top of what was published.
+# Templates contain the content as users edit it. While another change of a live flow is published, the live content is
+# written into the templates. Afterwards the unpublished edits are written again, on top of what was published.
 
 Content = dict[str, Any]
 
@@ -353,8 +351,8 @@ Content = dict[str, Any]
 def hold_back_draft(flow: Flow, changed: Template | None = None) -> Iterator[None]:
     """Keep the unpublished edits of a flow out of its templates while the `with` block publishes the flow.
 
-    The templates get the live content before the block, and the unpublished edits again after it. For the template that
-    an API client just `changed`, only that change, its last revision, is published.
+    The templates get the live content before the block, and the unpublished edits again after it. If an API client has
+    just changed the template `changed`, that change (its last revision) is published, but not its earlier edits.
     """
     require_write_transaction()
     held_back = []
@@ -400,7 +398,7 @@ def load_live_contents(flow: Flow) -> list[tuple[int, int, Content]]:
 
 
 def apply_live_contents(flow: Flow, rows: Sequence[Template]) -> None:
-    """Set the live content on loaded templates, because API clients see the live version; do not save these objects.
+    """Set the live content on loaded templates, because API clients see the live version. Do not save these objects.
 
     Do nothing for a flow without unpublished changes.
     """
@@ -445,7 +443,7 @@ _NEEDS_RELEASE = (
     "flow.deleted_at IS NULL AND flow.status = 'active' "
     "AND EXISTS (SELECT 1 FROM message m WHERE {open} AND m.due_at IS NULL)"
 )
-# A message that a worker is sending may come back to be retried, so until it is final `pending_end` must stay set.
+# A message that is being sent may return to the queue for a retry, so `pending_end` must stay set until it is final.
 _HAS_SENDING = (
     "EXISTS (SELECT 1 FROM message m WHERE m.run_id IS NOT NULL AND m.flow_id = flow.id AND m.status = 'sending')"
 )
@@ -523,8 +521,8 @@ def close_batch(flow_id: int) -> bool:
     """End one batch of the runs and open messages of a flow that is deleted or has a `pending_end`.
 
     A batch has up to `_BATCH_SIZE` runs and as many messages. A message is cancelled, or becomes uncertain if an
-    earlier attempt may have been accepted. Return whether there were any; if not, and no message is being sent, clear
-    `pending_end`.
+    earlier attempt may have been accepted. Return whether there were any. If there were none, and no message is being
+    sent, clear `pending_end`.
     """
     require_write_transaction()
     over = fetch_one(

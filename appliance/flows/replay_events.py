@@ -1,7 +1,7 @@
-"""What a replay plays: the real events of an account's contacts, and what else happened to them that a flow depends on.
+"""The feed of a replay: the real events of an account's contacts, and the other changes that a flow depends on.
 
-The feed is read once, and both versions of a flow are replayed against it. It has no more runs than `MAX_RUNS`: of more
-contacts, a sample is taken that depends on the seed only.
+It is read once, and both versions of a flow are replayed against it. If there are more than `MAX_RUNS` trigger events,
+a sample of the contacts is used that depends only on the seed.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from appliance.flows.triggers import EVENT_ALIAS, MANUAL, TriggerSpec
 from appliance.storage.database import connection, rows, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
-# The largest number of trigger events, each of which may start a run, and of all items of a feed.
+# The maximum numbers of trigger events, each of which may start a run, and of all items of a feed.
 MAX_RUNS, MAX_ITEMS = 100_000, 1_000_000
-# An imported event started nothing when it was recorded; a replay plays it when it happened. What the service itself
-# recorded during an import is left out, because the import was to start no flow.
+# An imported event started no flow when it was recorded; a replay applies it at the time when it happened. Events that
+# the service itself recorded during an import are left out, because the import was to start no flow.
 _IS_PLAYED = "(quiet = 0 OR generated = 0)"
 _PLAYED_AT = "CASE WHEN quiet THEN created_at ELSE updated_at END"
-# Events of a message, which a replay plays only if the version has sent a message of the same step.
+# Events of a message. A replay applies them only if the version has sent a message of the same step.
 REACTIONS = MESSAGE_EVENTS
 _OF_CONTACTS = "contact_id IN (SELECT value FROM json_each(:contacts))"
 _SELECT_TRIGGERS = (
@@ -56,12 +56,12 @@ _COPIED_VALUES = {"quiet": "0", "updated_at": _PLAYED_AT}
 _IDS = "SELECT value FROM json_each(?)"
 
 
-# An opt-in so soon after an address was added came with the address.
+# An opt-in within this time after an address was created belongs to the creation.
 _CREATION_MS = 1_000
 
 
 class ItemKind(IntEnum):
-    """What happened to a contact, in the order in which what happened at the same time is played."""
+    """The kinds of items, in the order in which items with the same time are applied."""
 
     CONSENT = 1  # an address was opted in or out, or suppressed
     RUN_END = 2  # a run ended that had begun before the replay
@@ -71,7 +71,7 @@ class ItemKind(IntEnum):
 
 
 class FeedItem(NamedTuple):
-    """Something that happened to a contact at a time in Unix milliseconds; `id` is its row in the table of the kind."""
+    """An event or change of a contact at a time in Unix milliseconds; `id` is its row in the table of the kind."""
 
     at: int
     kind: ItemKind
@@ -81,7 +81,7 @@ class FeedItem(NamedTuple):
 
 
 class ChannelState(NamedTuple):
-    """Whether an address may get marketing messages: as in the columns of `channel`."""
+    """The columns of `channel` that decide whether an address may get marketing messages."""
 
     subscribed: bool
     opt_out_at: int | None
@@ -89,7 +89,7 @@ class ChannelState(NamedTuple):
 
 
 class FeedRequest(NamedTuple):
-    """What a feed is read for: `start` and `end` in Unix milliseconds, and what the versions refer to."""
+    """The parameters of a feed: `start` and `end` in Unix milliseconds, and what the versions refer to."""
 
     account_id: int
     flow_id: int
@@ -102,11 +102,11 @@ class FeedRequest(NamedTuple):
 
 
 class Feed:
-    """The items of a replay in their order, and the contacts whose events may start the flow.
+    """The items of a replay in order, and the contacts whose events may start the flow.
 
-    `matching_contacts` is how many contacts had a trigger event; with more than `MAX_RUNS` events, `contact_ids` is a
-    sample of them. `imported_count` is how many of the events were imported, and `first_events` has the time of the
-    first recorded event of each name, None for a name without one.
+    `matching_contacts` is the number of contacts with a trigger event; with more than `MAX_RUNS` events, `contact_ids`
+    is a sample of them. `imported_count` is the number of imported events. `first_events` has the time of the first
+    recorded event by name, None for a name without events.
     """
 
     def __init__(self, request: FeedRequest, max_runs: int = MAX_RUNS, max_items: int = MAX_ITEMS) -> None:
@@ -193,7 +193,7 @@ class Feed:
         return items
 
     def _list_consents(self, parameters: Mapping[str, Any]) -> Iterator[FeedItem]:
-        """Yield the changes of consent, and store the states of their channels before and after each."""
+        """Yield the changes of consent, and store the state of their channels at the start and after each change."""
         acts = list(_select(_SELECT_CONSENT, {name: parameters[name] for name in ("contacts", "since")}))
         contacts = json.dumps(sorted({act[1] for act in acts}))
         channels = {
@@ -209,14 +209,14 @@ class Feed:
             )
         }
         states: dict[int, ChannelState] = {}
-        # Backwards, from the present state, because only changes are recorded.
+        # Read backwards from the current state, because only changes are recorded.
         for consent_id, contact_id, kind, address_hash, act, at, reason in reversed(acts):
             channel = channels.get((contact_id, kind, bytes(address_hash)))
             if channel is None:
                 continue
             channel_id, created_at, present = channel
             if act == "opt_in" and at <= created_at + _CREATION_MS:
-                # The address was subscribed from the beginning; events of before were imported with its contact.
+                # The address was subscribed when it was created; earlier events were imported with its contact.
                 continue
             after = states.get(channel_id, present)
             self._states[consent_id], self._channels[consent_id] = after, channel_id
@@ -233,12 +233,12 @@ class Feed:
     # -- playing, in the sandbox -----------------------------------------------------------------------------------
 
     def rewind(self) -> None:
-        """Give the addresses in the sandbox the consent that they had at the start."""
+        """Set the addresses in the sandbox to the consent that they had at the start."""
         require_write_transaction()
         _set_states(self._first_states.items())
 
     def apply(self, items: Sequence[FeedItem], now: int) -> None:
-        """Record items in the sandbox."""
+        """Write items into the sandbox."""
         require_write_transaction()
         by_kind: dict[ItemKind, list[FeedItem]] = {}
         for item in items:
@@ -263,8 +263,8 @@ def _select(sql: str, parameters: Mapping[str, Any]) -> Iterator[tuple[Any, ...]
 def _copy(table: str, ids: Sequence[int]) -> None:
     """Copy real rows into the sandbox.
 
-    Events get new ids there. Those of one layer are of different contacts, so their order does not matter; events of
-    one name are applied together.
+    Events get new ids there, in the order of their names, so that events of one name are applied together. This may
+    change their order, because the events of one layer belong to different contacts.
     """
     names = [row[1] for row in rows(f"SELECT * FROM pragma_table_info('{table}')")]
     columns = [name for name in names if name != "id" or table != "event"]
@@ -282,7 +282,10 @@ def _set_states(states: Collection[tuple[int, ChannelState]]) -> None:
 
 
 def _sample(counts: Mapping[int, int], seed: int, limit: int) -> set[int]:
-    """Return the contacts with at most `limit` events together, chosen by a hash of seed and id; all, if they fit."""
+    """Return the contacts whose events number at most `limit` together, chosen by a hash; all contacts if they fit.
+
+    The hash is of the seed and the contact's id.
+    """
     if sum(counts.values()) <= limit:
         return set(counts)
     chosen: set[int] = set()

@@ -1,4 +1,4 @@
-"""The result of a replay: what the draft and the live version of a flow would have sent, in people and money."""
+"""The result of a replay: what the draft and the live version of a flow would have sent, and to whom."""
 
 import json
 import zlib
@@ -20,7 +20,7 @@ from appliance.flows.steps import BY_TYPE
 from appliance.storage.database import connection
 
 MAX_SAMPLE, MAX_ROWS, MAX_ORDERS, MAX_SHOWN = 50, 100_000, 1_000_000, 200
-# An event that was recorded for the first time so long after the start was missing in the time before.
+# If the first event of a name was recorded this long after the start, such events were probably not recorded before.
 _MISSING_MS = 2 * clock.DAY_MS
 _MINUTE_MS = 60_000
 _FREQUENCY_CAP = "frequency_cap"
@@ -153,9 +153,10 @@ class ReplayResult(Struct):
 
 
 class PersonRow(NamedTuple):
-    """What one contact would have got from one step, in the order of the file: times in Unix milliseconds.
+    """The message of one step to one contact in both versions. Times are in Unix milliseconds.
 
-    A time is None if the version has no such message; a reason is None if the message would have been sent.
+    A time is None if the version has no such message; a reason is None if the message would have been sent. The fields
+    have the order of the columns in the file.
     """
 
     contact_id: int
@@ -167,7 +168,7 @@ class PersonRow(NamedTuple):
 
     @property
     def change(self) -> str:
-        """Return how the draft differs: `added`, `removed`, `moved` in time, or `same`."""
+        """Return how the draft's message differs: `added`, `removed`, `moved` in time, or `same`."""
         is_draft = self.draft_at is not None and self.draft_reason is None
         is_live = self.live_at is not None and self.live_reason is None
         if is_draft != is_live:
@@ -176,9 +177,9 @@ class PersonRow(NamedTuple):
 
 
 class OrderInput(NamedTuple):
-    """Which events count as orders (None: each with an amount) and for how many days after a message.
+    """Which events count as orders (None: all with an amount), and for how many days after a message.
 
-    `sms_price` is the price of a part of an SMS, if it is known.
+    `sms_price` is the price of a part of an SMS, or None if it is unknown.
     """
 
     account_id: int
@@ -190,7 +191,7 @@ class OrderInput(NamedTuple):
 def build_result(
     feed: Feed, draft: ReplayOutcome, live: ReplayOutcome | None, orders: OrderInput, is_changed: bool
 ) -> tuple[ReplayResult, list[PersonRow]]:
-    """Return the result of a replay, and what each contact would have got, those with a difference first."""
+    """Return the result of a replay, and the rows of each contact's messages, those with a difference first."""
     people = list(_compare_people(draft, live))
     gained, lost, changed = _count_changes(people)
     result = ReplayResult(
@@ -228,7 +229,7 @@ def _build_totals(outcome: ReplayOutcome, sms_price: float | None) -> ReplayTota
 
 
 def _compare_people(draft: ReplayOutcome, live: ReplayOutcome | None) -> Iterator[PersonRow]:
-    """Yield a row for each message of a contact: the first of a step in the draft beside the first in the live one."""
+    """Yield a row for each message of a contact and step: the n-th in the draft beside the n-th in the live version."""
     messages: tuple[defaultdict[tuple[int, int], list[SentMessage]], ...] = (defaultdict(list), defaultdict(list))
     for version, by_step in zip((draft, live), messages, strict=True):
         for message in version.messages if version is not None else ():
@@ -245,7 +246,7 @@ def _compare_people(draft: ReplayOutcome, live: ReplayOutcome | None) -> Iterato
 
 
 def _count_changes(people: Sequence[PersonRow]) -> tuple[int, int, int]:
-    """Return how many contacts get messages from the draft only, from the live version only, and other ones."""
+    """Return how many contacts get messages only from the draft, only from the live version, or other ones."""
     changes: defaultdict[int, set[str]] = defaultdict(set)
     draft_people, live_people = set(), set()
     for row in people:
@@ -280,7 +281,7 @@ def _build_sample(people: Sequence[PersonRow]) -> list[ReplayPerson]:
 
 
 def pack_people(people: Sequence[PersonRow]) -> bytes:
-    """Return rows of people as compressed MessagePack, with ids only: the names are read when they are shown."""
+    """Return rows as compressed MessagePack, with ids instead of names; names are read when the rows are displayed."""
     return zlib.compress(msgspec.msgpack.encode([tuple(row) for row in people]), 6)
 
 
@@ -295,7 +296,7 @@ def unpack_people(packed: bytes) -> list[PersonRow]:
 def _add_orders(
     result: ReplayResult, feed: Feed, draft: ReplayOutcome, live: ReplayOutcome | None, orders: OrderInput
 ) -> None:
-    """Count the orders that followed a message, by whether both versions would have sent one before."""
+    """Add to the result the orders that followed a message, by whether one version or both sent a message before."""
     contacts = set(feed.contact_ids)
     draft_times, live_times = _list_times(draft), _list_times(live)
     buyers: tuple[set[int], set[int], set[int]] = (set(), set(), set())
@@ -329,7 +330,7 @@ def _list_times(outcome: ReplayOutcome | None) -> Mapping[int, list[int]]:
 
 
 def _follows(times: list[int] | None, at: int, days: int) -> bool:
-    """Return whether the last of the ascending times up to `at` is less than `days` days before it."""
+    """Return whether a message was sent less than `days` days before `at`; `times` are in ascending order, or None."""
     if not times:
         return False
     index = bisect_right(times, at)
@@ -357,7 +358,7 @@ def _build_steps(draft: ReplayOutcome, live: ReplayOutcome | None) -> Iterator[R
 
 
 def _get_stored_props(step: dict[str, Any]) -> dict[str, Any]:
-    """Return the properties of a step that its summary shows: no secrets, and of a message only its beginning."""
+    """Return the properties of a step that its summary needs: no secrets, and only the beginning of a message."""
     props = {key: value for key, value in get_props(step).items() if key not in _NOT_STORED}
     if isinstance(props.get("target"), dict):
         props["target"] = {key: value for key, value in props["target"].items() if key not in _NOT_STORED}
@@ -388,7 +389,7 @@ def list_warnings(
 ) -> list[ReplayWarning]:
     """Return the limits of a replay.
 
-    `documents` are the steps and triggers of both versions, and `rounded_ms` is how exactly the time of day was kept.
+    `documents` are the steps and triggers of both versions, and `rounded_ms` is the precision of the time of day.
     """
     text = json.dumps(documents)
     warnings = []

@@ -1,10 +1,9 @@
 """Replay: one version of a flow runs against the events that really happened, with the engine of the flows.
 
-The runs are in a sandbox, with a clock that goes from one interval to the next; an interval is a minute to a day long,
-so that many runs advance together. Each run keeps its own time (`SimulationRules.has_own_times`), and within an
-interval what happened to a contact comes in its true order: each contact's first event is processed together with
-those of the others, then each contact's second. Conditions that look at the clock, such as quiet hours, see the start
-of the interval.
+The runs are in a sandbox, whose clock advances by intervals of a minute to a day, so that many runs advance together.
+Each run has its own time (`SimulationRules.has_own_times`). Within an interval, the items of each contact keep their
+order: the first item of every contact is processed together, then the second (`_split_into_layers`). Conditions that
+look at the clock, such as quiet hours, see the start of the interval.
 """
 
 import json
@@ -33,15 +32,15 @@ from appliance.storage.sandbox import FIRST_SANDBOX_ID, NO_ROWS, TableRows
 from appliance.storage.transactions import require_write_transaction
 
 _MINUTE_MS = 60_000
-# The length of an interval: if the time of day decides, if conditions look at the clock, and if neither does. Each
-# interval costs some milliseconds. The first divides the usual quiet hours.
+# The length of an interval if the time of day decides, if conditions look at the clock, and if neither does. Each
+# interval costs some milliseconds. The first length divides the usual quiet hours.
 CLOCK_MS, RECENT_MS, FREE_MS = 30 * _MINUTE_MS, 180 * _MINUTE_MS, clock.DAY_MS
-# A replay with so few items has intervals of a minute.
+# A replay with at most this number of items has intervals of a minute.
 _MAX_EXACT_ITEMS = 300
 _MAX_RUNS_AT_ONCE = 1_000
-# The SMS of one step that are rendered, to know their parts; further ones count as their average.
+# The number of SMS of a step that are rendered to count their parts; for further ones the average is used.
 MAX_RENDERED_SMS = 500
-# The events of one contact in one interval whose order is kept; further ones are processed together.
+# The number of items of a contact in an interval whose order is kept; further ones are processed together.
 _MAX_LAYERS = 50
 _MAX_ROUNDS = 500
 _WORKER_ID = "replay"
@@ -69,7 +68,7 @@ _SELECT_HELD = (
 
 
 class ReplayVersion(NamedTuple):
-    """A version of a flow to replay: its steps as stored, or None for those that are live; its trigger and its goal."""
+    """A version of a flow to replay: its stored steps (None: the live ones), its trigger and its goal."""
 
     steps: list[dict[str, Any]] | None
     trigger: TriggerSpec
@@ -84,7 +83,7 @@ class SentMessage(NamedTuple):
     channel: str
     at: int
     reason: str | None
-    number: int  # its place among the messages of the replay
+    number: int  # the number of the message in the replay, in the order of creation
 
     @property
     def is_sent(self) -> bool:
@@ -93,7 +92,7 @@ class SentMessage(NamedTuple):
 
 
 class SmsParts(Struct):
-    """The parts of the SMS of a step: of those that were `rendered`, and the number of all that were `sent`."""
+    """The SMS of a step: how many were `rendered`, the `parts` of these, and how many were `sent`."""
 
     rendered: int = 0
     parts: int = 0
@@ -101,16 +100,17 @@ class SmsParts(Struct):
 
     @property
     def total(self) -> int:
-        """Return the parts of all SMS of the step, estimated if not all were rendered."""
+        """Return the number of parts of all sent SMS of the step, estimated if not all were rendered."""
         return round(self.parts * self.sent / self.rendered) if self.rendered else self.sent
 
 
 class ReplayOutcome(Struct):
-    """What happened in the replay of one version.
+    """The results of the replay of one version.
 
-    `held` are the messages that waited for the end of quiet hours, and `sms` the parts of SMS, by step; `entered` and
-    `ends` count runs, and `visits` the outcomes of the steps, by (step, outcome, reason). `steps` are the steps as
-    stored, and `notes` what would keep them from going live.
+    `held` is the number of messages that waited for the end of quiet hours, and `sms` the parts of SMS, both by step
+    id. `entered`, `ignored` (by reason) and `ends` (by status and reason) count runs. `visits` counts visits of steps
+    by (step id, outcome, reason). `steps` are the steps as stored, and `notes` the problems that would prevent their
+    activation.
     """
 
     messages: list[SentMessage] = field(default_factory=list)
@@ -125,12 +125,12 @@ class ReplayOutcome(Struct):
 
 
 def choose_interval(item_count: int, resolution_ms: int) -> int:
-    """Return the length of an interval in milliseconds: `resolution_ms`, but a minute for a few items."""
+    """Return the length of an interval in milliseconds: a minute for few items, else `resolution_ms`."""
     return _MINUTE_MS if item_count <= _MAX_EXACT_ITEMS else resolution_ms
 
 
 class ReplaySandbox(SimulationSandbox):
-    """The sandbox of a replay: the past of the contacts up to its start."""
+    """The sandbox of a replay: it contains the state of the contacts at its start."""
 
     def _select_rows(self) -> dict[str, TableRows]:
         tables = super()._select_rows()
@@ -151,9 +151,9 @@ class ReplaySandbox(SimulationSandbox):
 
 
 class FlowReplay:
-    """One replay of a version of a flow, from `start` to `end` in Unix milliseconds; call `run` once.
+    """The replay of one version of a flow, from `start` to `end` of the feed; call `run` once.
 
-    `report` gets the share that is done, from 0 to 1, after each interval.
+    `report` gets the progress from 0 to 1 after each interval.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class FlowReplay:
         return self._outcome
 
     def _prepare(self, number: int) -> None:
-        """Activate the version in the sandbox, and let those who were in the flow at the start be in it."""
+        """Activate the version in the sandbox, and restore the runs that were live at the start."""
         require_write_transaction()
         version, flow_id = self._version, self._flow_row.id
         values = {**version.trigger._asdict(), "data": dict(version.trigger.data)}
@@ -212,7 +212,7 @@ class FlowReplay:
         self._feed.rewind()
 
     def _list_intervals(self) -> Iterator[tuple[int, Sequence[FeedItem]]]:
-        """Yield the start of each interval in which something happens, with the items of the feed in it."""
+        """Yield the start of each interval in which anything happens, with the items of the feed in it."""
         feed, length, index = self._feed, self._interval, 0
         items = feed.items
         first = feed.start
@@ -221,7 +221,7 @@ class FlowReplay:
             moments += [due for due in (self._get_next_run(), self._get_next_message()) if due is not None]
             if not moments:
                 return
-            # An interval that is over is not played again: what is due before it is due in it.
+            # A past interval is not processed again: what was due in it is processed in the next one.
             start = max(first, min(moments) // length * length)
             if start >= feed.end:
                 return
@@ -260,21 +260,21 @@ class FlowReplay:
         self._count_held()
 
     def _count_held(self) -> None:
-        """Count the messages that wait for the end of quiet hours, each once."""
+        """Count the messages that wait for the end of quiet hours, each message once."""
         for message_id, step_id in rows(_SELECT_HELD, (self.flow.id,)):
             if message_id not in self._held and step_id is not None:
                 self._held.add(message_id)
                 self._outcome.held[step_id] = self._outcome.held.get(step_id, 0) + 1
 
     def _is_played(self, item: FeedItem) -> bool:
-        """Return whether an item happens in this version: a reaction to a message needs the message."""
+        """Return whether an item applies to this version: a reaction does only if the version has sent its message."""
         if item.kind is not ItemKind.REACTION:
             return True
         sent_at = self._sent.get((item.contact_id, item.step_id or 0))
         return sent_at is not None and sent_at <= item.at
 
     def _process_events(self, now: int) -> None:
-        """Process the new events: they start runs, end waits and reach the goal."""
+        """Process the new events, which start runs, end waits and reach the goal. Raises ConditionsTooSlow."""
         if not enrollment.is_due():
             return
         last_run = int(scalar("SELECT coalesce(max(id), 0) FROM run"))
@@ -288,7 +288,7 @@ class FlowReplay:
         self._date_events()
 
     def _date_events(self) -> None:
-        """Give the events that runs recorded the own times of these runs, because conditions look at them."""
+        """Set the time of events that runs recorded to the own time of these runs, because conditions compare it."""
         new = rows(
             "SELECT id, contact_id FROM event WHERE id > ? AND event IN (SELECT value FROM json_each(?))",
             (self._last_event, self._names_json),
@@ -299,7 +299,7 @@ class FlowReplay:
         self._last_event = int(scalar("SELECT coalesce(max(id), 0) FROM event"))
 
     def _set_times(self, now: int, last_run: int) -> None:
-        """Give the runs that events started or woke the own times of their contacts."""
+        """Set the time of the runs that events started or woke to the own times of their contacts."""
         times = self._contact_times
         changed = rows(
             "SELECT id, contact_id, due_at FROM run WHERE flow_id = ? AND status = 'live' AND (due_at = ? OR id > ?)",
@@ -313,7 +313,7 @@ class FlowReplay:
         connection().executemany("UPDATE run SET due_at = ?, created_at = coalesce(?, created_at) WHERE id = ?", moved)
 
     def _advance(self, is_due: Callable[[int, int], bool]) -> None:
-        """Advance the runs that are due in this interval and for which `is_due(contact id, due time)` is true."""
+        """Advance the runs due in this interval if `is_due(contact id, due time)` is true, and send their messages."""
         for _ in range(_MAX_ROUNDS):
             due = [
                 run_id
@@ -334,7 +334,7 @@ class FlowReplay:
             self._contact_times[active_run.contact_id] = active_run.due_at
 
     def _send(self) -> int:
-        """Send the messages that are due; return how many were."""
+        """Send the messages that are due; return their number."""
         now = clock.now_ms()
         due = [(LedgerRow._make(row[:-1]), row[-1]) for row in rows(_SELECT_DUE_MESSAGES, (self.flow.id, now))]
         if not due:
@@ -354,7 +354,7 @@ class FlowReplay:
         return len(claimed)
 
     def _render(self, row: LedgerRow) -> Outcome:
-        """Return the outcome of a message: accepted. Of SMS, the first ones of each step are rendered."""
+        """Return the outcome of a message, which counts as accepted; the first SMS of each step are rendered."""
         if row.channel != "sms" or row.step_id is None:
             return Outcome(row, sender="")
         count = self._outcome.sms.setdefault(row.step_id, SmsParts())
@@ -406,7 +406,7 @@ class FlowReplay:
 
 
 def _skip_processed_events() -> None:
-    """Mark all present events as processed, so that what a later call does not depend on how long this one took."""
+    """Mark all events of the sandbox as processed, so that later calls do not depend on how long this one took."""
     require_write_transaction()
     run(
         "UPDATE cursor SET event_id = (SELECT coalesce(max(id), 0) FROM event) WHERE name = ?",
@@ -415,7 +415,7 @@ def _skip_processed_events() -> None:
 
 
 def _split_into_layers(items: Sequence[FeedItem]) -> Iterator[list[FeedItem]]:
-    """Yield the items in layers: those that are the first of their contact, then those that are the second."""
+    """Yield the items in layers: the first items of all contacts, then their second ones, and so on."""
     counts: Counter[int] = Counter()
     layers: list[list[FeedItem]] = []
     for item in items:

@@ -1,8 +1,8 @@
 """Replays of flows: a flow with its unpublished changes, and its live version, against the events of the past.
 
-A replay is a job, because it may take a minute: its row is written when it is requested, a child process that only
-reads the database runs it, and the result is kept until the next replay of the flow, or for `RETENTION_MS`. A replay
-that a stop or a kill of the service interrupts begins again at the next start. Nothing is written or sent but its row.
+A replay is a job, because it may take a minute. Its row is written when it is requested, and a child process that only
+reads the database runs it. The result is stored until the next replay of the flow, or for `RETENTION_MS`. A replay that
+a stop or a kill of the service interrupts begins again at the next start. Nothing is sent, and only its row is written.
 """
 
 import json
@@ -50,13 +50,13 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 log = logging.getLogger("campanero.replays")
 DEFAULT_DAYS, MAX_DAYS, MAX_SEED = 90, 90, 2**31 - 1
-# The earliest end of a replay, before now.
+# The minimum time between the end of a replay and now
 _MAX_BACK_MS = 365 * clock.DAY_MS
 RETENTION_MS = 14 * clock.DAY_MS
 State = Literal["none", "waiting", "running", "complete", "failed", "cancelled"]
-# The codes of `error`.
+# The codes in the column `error`
 TOO_SLOW, FAILED, TOO_LONG = "conditions_too_slow", "failed", "too_long"
-# A replay with conditions that cost much would keep a processor busy for hours.
+# The time limit of a replay; without it, costly conditions would occupy a processor for hours.
 MAX_SECONDS = 600.0
 _PROGRESS_SECONDS = 0.3
 # The settings that decide what is sent, without those that contain secrets.
@@ -105,7 +105,7 @@ class PreparedReplay(NamedTuple):
 
 
 class ReplayTask(Struct):
-    """The input of the child process: the row of the replay by its id, and what it needs of the service."""
+    """The input of the child process: the id of the replay's row, and the settings and key of the service."""
 
     replay_id: int
     data_dir: str
@@ -114,7 +114,7 @@ class ReplayTask(Struct):
     key: bytes = b""  # the installation's secret key
 
 
-# The share that is done of the replay that runs, by id. It is not stored, because it changes every second.
+# The progress of running replays, by id. It is not stored, because it changes every second.
 _progress: dict[int, float] = {}
 _shares = FairShares()
 
@@ -161,12 +161,12 @@ def prepare(account_id: int, flow_id: int, request: ReplayRequest) -> PreparedRe
 
 
 def choose_order_event(goal: str | None) -> str | None:
-    """Return the event that counts as an order if a request names none: the goal, if it is an event of a program."""
+    """Return the event that counts as an order if a request names none: the goal if clients submit it, else None."""
     return goal if goal is not None and event_log.find_name_error(goal) is None else None
 
 
 def check_request(account_id: int, request: ReplayRequest, flow_id: int) -> None:
-    """Raise NotFound, or Invalid with all errors of a request, without starting anything."""
+    """Raise NotFound, or Invalid with all errors of a request; nothing is started."""
     _parse_request(account_id, flow_id, request)
 
 
@@ -186,7 +186,7 @@ def start(prepared: PreparedReplay, actor: str) -> models.FlowReplay:
 
 
 def find(account_id: int, flow_id: int) -> models.FlowReplay | None:
-    """Return the last replay of a flow, without its people; None without one. Raises NotFound for an unknown flow."""
+    """Return the last replay of a flow without the column `people`, or None. Raises NotFound for an unknown flow."""
     store.find(account_id, flow_id)
     table = models.FlowReplay
     columns = [column for name, column in table._meta.fields.items() if name != "people"]
@@ -194,7 +194,7 @@ def find(account_id: int, flow_id: int) -> models.FlowReplay | None:
 
 
 def get(account_id: int, flow_id: int) -> models.FlowReplay:
-    """Return the last replay of a flow, without its people; raises NotFound if there is none."""
+    """Return the last replay of a flow, without the column `people`; raises NotFound if there is none."""
     row = find(account_id, flow_id)
     if row is None:
         raise NotFound
@@ -202,12 +202,12 @@ def get(account_id: int, flow_id: int) -> models.FlowReplay:
 
 
 def get_progress(row: models.FlowReplay) -> float:
-    """Return the share of a replay that is done, from 0 to 1."""
+    """Return the progress of a replay, from 0 to 1."""
     return 1.0 if row.state == "complete" else _progress.get(row.id, 0.0)
 
 
 def get_people(account_id: int, flow_id: int) -> list[PersonRow]:
-    """Return what each contact would have got in the last replay of a flow, nothing without a result.
+    """Return the rows of each contact's messages in the last replay of a flow, [] without a result.
 
     Raises NotFound for an unknown flow.
     """
@@ -227,7 +227,7 @@ def read_result(row: models.FlowReplay) -> ReplayResult | None:
 
 
 def cancel(account_id: int, flow_id: int) -> models.FlowReplay:
-    """Cancel a replay that waits or runs, or do nothing to one that has ended, and return it; raises NotFound."""
+    """Cancel a replay that waits or runs, and return it; one that has ended is only returned. Raises NotFound."""
     require_write_transaction()
     get(account_id, flow_id)
     run(
@@ -248,9 +248,9 @@ def is_due() -> bool:
 
 
 def run_pending(stopping: threading.Event) -> None:
-    """Run the replays that wait, one after the other and the accounts in turns, until `stopping` is set.
+    """Run the waiting replays, one after the other and the accounts in turns, until `stopping` is set.
 
-    Only one thread calls this at a time. One that was interrupted is run again from its beginning.
+    Only one thread may call this at a time. An interrupted replay is run again from its beginning.
     """
     while not stopping.is_set() and (next_replay := _take_next()) is not None:
         replay_id, account_id = next_replay
@@ -282,7 +282,7 @@ def _take_next() -> tuple[int, int] | None:
 
 
 def _run_child(replay_id: int, stopping: threading.Event) -> None:
-    """Run a replay in a child process, until it ends, is cancelled, takes too long, or the service stops."""
+    """Run a replay in a child process, until it ends, is cancelled, exceeds the time limit, or the service stops."""
     started_at = time.monotonic()
     with run_child("replay-flow", _build_task(replay_id)) as messages:
         for message in messages:
@@ -294,7 +294,7 @@ def _run_child(replay_id: int, stopping: threading.Event) -> None:
             if stopping.is_set():
                 return
             if not _is_open(replay_id):
-                # Its flow was deleted, or a user cancelled it, which is stored already.
+                # The flow was deleted, or a user cancelled the replay; the row says so already.
                 transactions.write(_end, replay_id, "cancelled", None)
                 return
             if time.monotonic() - started_at > MAX_SECONDS:
@@ -317,7 +317,7 @@ def _build_task(replay_id: int) -> ReplayTask:
 
 
 def _store(replay_id: int, done: dict[str, Any]) -> None:
-    """Store the result of a replay that still runs, or why it has none."""
+    """Store the result of a replay that is still running, or why it has none."""
     require_write_transaction()
     if "error" in done:
         _end(replay_id, "failed", done["error"])
@@ -359,7 +359,7 @@ def delete(ids: Sequence[int]) -> int:
 
 
 def main() -> int:
-    """Run one replay in this child process, which reads its task from the service and sends it the result."""
+    """Run one replay in this child process: read the task from the service, and send it the result."""
     os.nice(10)
     task = read_task(ReplayTask)
     loaded = config.load({"data_dir": task.data_dir, "base_url": task.base_url}, {}).config
@@ -391,9 +391,9 @@ def _report(share: float) -> None:
 
 
 def run_replay(row: models.FlowReplay, report: Callable[[float], None]) -> tuple[ReplayResult, list[PersonRow]]:
-    """Run a replay on this thread, and return its result and what each contact would have got.
+    """Run a replay on this thread, and return its result and the rows of each contact's messages.
 
-    `report` is called with the share that is done. Equal rows, events and settings give equal results. Raises
+    `report` is called with the progress from 0 to 1. Equal rows, events and settings give equal results. Raises
     ConditionsTooSlow if conditions cost too much.
     """
     flow = Flow.get_by_id(row.flow_id)
@@ -429,7 +429,7 @@ def run_replay(row: models.FlowReplay, report: Callable[[float], None]) -> tuple
 
 
 def _find_resolution(flow: Flow, specs: Sequence[TriggerSpec], documents: Sequence[Any]) -> int:
-    """Return the length of an interval that is exact enough for what a flow depends on, in milliseconds.
+    """Return the length of an interval in milliseconds that is precise enough for the conditions of a flow.
 
     `documents` are the steps and conditions of both versions.
     """
@@ -439,5 +439,5 @@ def _find_resolution(flow: Flow, specs: Sequence[TriggerSpec], documents: Sequen
     if flow.data.get("quiet_hours") or quiet_hours or any(spec.data.get("max_per_hour") for spec in specs):
         return CLOCK_MS
     text = json.dumps(documents)
-    # Such conditions compare with the present time: `within_days`, `days_ago`, `since` a number of days.
+    # Conditions with `within_days`, `days_ago`, or `since` with a number of days compare with the current time.
     return RECENT_MS if cap or "days" in text else FREE_MS

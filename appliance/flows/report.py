@@ -1,7 +1,7 @@
 """The report of a flow: its runs, visits of steps and messages, counted from the rows.
 
 Tests are not counted. All numbers are read from one snapshot. The counts of large flows are cached for `_CACHE_FACTOR`
-times as long as they took, so that many readers cost no more than one.
+times as long as counting took, so that many readers cost no more than one.
 """
 
 import json
@@ -26,7 +26,7 @@ from appliance.storage.database import rows
 from appliance.storage.models import Flow, Step
 from appliance.storage.transactions import snapshot
 
-# The Structs of the report: each number has the path that lists the runs it counts.
+# The Structs of the report. Each number of runs has the API path that lists these runs.
 
 Range = Literal["all", "30d", "7d"]
 
@@ -195,7 +195,7 @@ _COUNT_MESSAGES = (
 
 
 class _CountCache:
-    """Cached counts of large flows, by key: (monotonic time when counting ended, seconds that it took, result)."""
+    """Cached counts of large flows by key: (monotonic time after counting, duration in seconds, result)."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -204,8 +204,8 @@ class _CountCache:
     def get_or_count(self, key: Any, people: int, count: Callable[[], T]) -> T:
         """Return the result of `count`, from the cache if possible.
 
-        A cached result is used for `_CACHE_FACTOR` times as long as counting it took.
-        With fewer than `_CACHE_MIN_PEOPLE` people, nothing is cached.
+        A cached result is used for `_CACHE_FACTOR` times as long as counting it took. With fewer than
+        `_CACHE_MIN_PEOPLE` contacts (`people`), nothing is cached.
         """
         if people < _CACHE_MIN_PEOPLE:
             return count()
@@ -277,7 +277,7 @@ def _count_report(flow: Flow, range_name: Range) -> FlowReport:
 
 
 class _Paths(NamedTuple):
-    """A builder for the numbers of a report, each with the API path that lists its runs.
+    """Builds the numbers of a report, each with the API path that lists its runs.
 
     `since` is the start of the period in Unix milliseconds, 0 for all time.
     """
@@ -286,11 +286,11 @@ class _Paths(NamedTuple):
     since: int
 
     def number(self, count: int, **chosen: Any) -> RunCount:
-        """Return a number with its path; `chosen` are filters of `RunQuery`."""
+        """Return a number with its path; `chosen` are the filters of `RunQuery` in the path."""
         return RunCount(count, self._build_path(chosen))
 
     def number_by_reason(self, counts: dict[str | None, int], **chosen: Any) -> NumberByReason:
-        """Return the sum of `counts` and each count by its reason, the largest first, all with their paths."""
+        """Return the sum of `counts`, and each count by its reason, the largest first, all with their paths."""
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
         return NumberByReason(
             sum(counts.values()), self._build_path(chosen),
@@ -325,7 +325,7 @@ class _MessageCount(NamedTuple):
     clicked: int
 
 
-# By outcome (None: still in the step) and reason: the number of visits in all, and in the period.
+# The number of visits in all, and of those in the period, by outcome (None: still in the step) and reason
 _VisitCounts = dict[tuple[str | None, str | None], tuple[int, int]]
 
 
@@ -345,7 +345,7 @@ def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]
 
 
 def summarize_step(account_id: int, step: dict[str, Any]) -> str:
-    """Return a short text that says what a step does; the step must have its content, if it sends."""
+    """Return a short text that says what a step does. A step that sends must have its content."""
     kind = BY_TYPE.get(step["type"])
     return kind.summary(step, account_id) if kind is not None else step["type"]
 
@@ -396,7 +396,7 @@ def _build_step_figures(
 
 
 def _list_branches(step: dict[str, Any], sums: dict[str | None, int]) -> list[tuple[str, str]]:
-    """Return (key, label) of the branches of a step, and of former ones that contacts took."""
+    """Return (key, label) of the current branches of a step, and of removed ones that contacts took."""
     kind = BY_TYPE.get(step["type"])
     current = kind.list_outcomes(step) if kind is not None else {}
     former = sorted({outcome for outcome in sums if outcome not in _PLAIN_OUTCOMES} - current.keys(), key=str)

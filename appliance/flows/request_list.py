@@ -1,7 +1,7 @@
-"""The HTTP requests of a flow that are still to be made, and making them at once.
+"""The pending HTTP requests of a flow: listing them, and making them due at once.
 
-A request that has ended is not here: its run goes on with the branch of the result, whose reason is in the path of the
-run (`runs.list_visited_steps`).
+A request that has ended is not listed: its run continues with the branch of the result, whose reason is among the
+visits of the run (`runs.list_visited_steps`).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _RETRY = (
 
 
 class PendingRequest(NamedTuple):
-    """A request that is to be made; times are in Unix milliseconds.
+    """A request that is still to be made; times are in Unix milliseconds.
 
     `reason` is why the last attempt failed, None before the first. No attempt is made after `deadline_at`.
     """
@@ -55,7 +55,7 @@ def list_pending(account_id: int, flow_id: int, page: int) -> Page:
 def retry_now(account_id: int, flow_id: int, request_ids: Sequence[int], by: Actor) -> int:
     """Make pending requests of a flow due at once, and return their number; raises NotFound for an unknown flow.
 
-    A request that is due already, that has ended, or that belongs to another flow is left as it is.
+    A request that is already due, has ended, or belongs to another flow is not changed.
     """
     require_write_transaction()
     store.find(account_id, flow_id)

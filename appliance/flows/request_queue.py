@@ -1,12 +1,11 @@
-"""The queue of requests of steps: rows that are added with the step, and their results, which the step uses later.
+"""The queue of HTTP requests of steps: rows that a step adds, and their results, which the step takes later.
 
-A run waits for an awaited request. Its result makes the run due, in the transaction that stores it, and the step takes
-it in the transaction that moves the run, so that a result counts once. The row is deleted then, or with the end of the
-run (`run_ends`). A request for which no run waits is deleted with its last attempt.
+A run waits for an awaited request. The result of the request makes the run due, in the transaction that stores it. The
+step takes the result in the transaction that moves the run, so that it counts once, and deletes the row. The end of a
+run deletes its rows, too (`run_ends`). A request for which no run waits is deleted with its last attempt.
 
-The id of a request (`get_request_id`) is the same for each attempt, even after a crash: receivers recognize by it what
-they have done already. It contains the time at which the run started, because ids of rows are given again after a
-backup is restored.
+The id of a request (`get_request_id`) is the same for each attempt, even after a crash, so that receivers recognize a
+repetition. It contains the time at which the run started, because a restored backup may give the ids of rows again.
 """
 
 import json
@@ -20,7 +19,7 @@ from appliance.storage.database import connection, rows, run, write_state
 from appliance.storage.transactions import after_commit, require_write_transaction
 from appliance.webhooks.queue import RETRY_DELAYS_MS
 
-# A server that responds like this may accept the request later; any other error is final.
+# With these statuses a server may accept the request later; any other error is final.
 RETRYABLE_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 PENDING, SUCCEEDED, FAILED = "pending", "succeeded", "failed"
 _PURGE_BATCH_SIZE = 1_000
@@ -31,7 +30,7 @@ _INSERT = (
     "AND v.action_id = ?2 AND v.left_at IS NOT NULL), ?3, ?4, 'pending', 0, ?5, ?6, ?5, ?5 FROM run WHERE id = ?1 "
     "ON CONFLICT (run_id, action_id, round) DO NOTHING"
 )
-# A request of a run that left the step, or of a flow that was paused, is not made. The plus keeps SQLite from the
+# A request is not made if its run has left the step, or if the flow is not active. The plus keeps SQLite from using the
 # index of all live runs.
 IS_SENDABLE = (
     "EXISTS (SELECT 1 FROM flow f WHERE f.id = q.flow_id AND f.status = 'active' AND f.deleted_at IS NULL) "
@@ -62,9 +61,11 @@ class DueRequest(NamedTuple):
 
 
 class RequestOutcome(NamedTuple):
-    """What an attempt came to: `reason` is None if it succeeded, else a code; `answers` are the values to store.
+    """The outcome of an attempt.
 
-    `is_withdrawn` says that nothing was sent, because the run had left the step or the flow was paused.
+    `reason` is None if it succeeded, else a code. `answers` are the values of the response to store. `is_final` False
+    means that a later attempt may succeed. `is_withdrawn` says that nothing was sent, because the run had left the step
+    or the flow was paused.
     """
 
     request: DueRequest
@@ -92,9 +93,9 @@ def get_request_id(run_id: int, run_created_at: int, action_id: int, visit_round
 def add_requests(
     run_ids: Sequence[int], action_id: int, until: int, body: bytes | None = None, is_awaited: bool = True
 ) -> None:
-    """Add the request of a step for each run that has none of this visit; attempts end at `until` (Unix ms).
+    """Add the request of a step for each run, unless it has one of this visit; attempts end at `until` (Unix ms).
 
-    Without `body`, it is filled in right before the first attempt. Does nothing in a sandbox.
+    Without `body`, the body is filled in right before the first attempt. Does nothing in a sandbox.
     """
     require_write_transaction()
     if write_state.is_sandboxed or not run_ids:
@@ -105,9 +106,9 @@ def add_requests(
 
 
 def take_results(run_ids: Sequence[int], action_id: int) -> dict[int, Result]:
-    """Return the results of the current requests of runs at a step by run id, and delete the requests.
+    """Return the results of the requests of runs at a step by run id, and delete the requests.
 
-    A request that is still pending has the status PENDING; it will no longer be made.
+    A request that is still pending has the status PENDING, and will no longer be made. Empty in a sandbox.
     """
     require_write_transaction()
     if write_state.is_sandboxed:
@@ -123,7 +124,7 @@ def take_results(run_ids: Sequence[int], action_id: int) -> dict[int, Result]:
 
 
 def record_outcomes(outcomes: Sequence[RequestOutcome]) -> None:
-    """Write the outcomes of attempts: a later attempt, or the result, which makes the run due."""
+    """Store the outcomes of attempts: schedule a later attempt, or store the result and make the run due."""
     require_write_transaction()
     now = clock.now_ms()
     for outcome in outcomes:
@@ -136,7 +137,7 @@ def record_outcomes(outcomes: Sequence[RequestOutcome]) -> None:
             (request.id, request.attempts),
         )
         if not row:
-            continue  # The run went on, or another process has recorded an attempt.
+            continue  # The run has left the step, or another process has recorded an attempt.
         run_id, action_id, is_awaited, deadline = row[0]
         retry_at = None if outcome.reason is None or outcome.is_final else _get_retry_time(outcome, now)
         if retry_at is not None and retry_at <= deadline:
@@ -161,14 +162,14 @@ def record_outcomes(outcomes: Sequence[RequestOutcome]) -> None:
 
 
 def _get_retry_time(outcome: RequestOutcome, now: int) -> int | None:
-    """Return when to try again in Unix milliseconds, None after the last attempt (docs/decisions.md#13)."""
+    """Return the time of the next attempt in Unix milliseconds, None after the last one (docs/decisions.md#13)."""
     if outcome.request.attempts >= len(RETRY_DELAYS_MS):
         return None
     return now + max(RETRY_DELAYS_MS[outcome.request.attempts], outcome.retry_after_ms)
 
 
 def store_body(request_id: int, body: str) -> bool:
-    """Store the body of a request before its first attempt, so that each attempt has the same; return True."""
+    """Store the body of a request before its first attempt, so that each attempt has the same body; return True."""
     require_write_transaction()
     run("UPDATE flow_request SET body = ? WHERE id = ? AND body IS NULL", (body, request_id))
     return True
@@ -183,7 +184,7 @@ def list_due_flows() -> dict[int, list[int]]:
 
 
 def fetch_due(flow_id: int, limit: int) -> list[DueRequest]:
-    """Return the due requests of a flow, those that were due first."""
+    """Return up to `limit` due requests of a flow, in the order of their due times."""
     return [DueRequest(*row) for row in rows(_SELECT_DUE, (flow_id, clock.now_ms(), limit))]
 
 
@@ -193,7 +194,7 @@ def has_due() -> bool:
 
 
 def prune_expired() -> bool:
-    """Delete up to `_PURGE_BATCH_SIZE` requests for which no run waits and whose time is over; return whether any."""
+    """Delete up to `_PURGE_BATCH_SIZE` expired requests for which no run waits; return whether there were any."""
     require_write_transaction()
     return bool(
         run(

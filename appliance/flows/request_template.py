@@ -1,11 +1,11 @@
-"""The HTTP request of a step: its URL, secret values and JSON body, how merge tags are filled in, and the response.
+"""The HTTP request of a step: its URL, secret values and JSON body with merge tags, and values of the response.
 
-A value is filled into a text of the decoded body, which is encoded afterwards, so that no value can change the
-structure of the JSON. Secret values are encrypted for one account and one origin (RFC 6454, 4), so that a step that
-keeps them cannot send them to another server.
+Merge tags are filled in within the decoded body, which is encoded afterwards, so that no value can change the structure
+of the JSON. Secret values are encrypted for one account and one origin (RFC 6454, 4). So a user who changes the URL of
+a step cannot have its stored secrets sent to another server.
 
-The step may store values of a JSON response in the contact's custom data, and in the data of the run. A path names the
-keys and positions to a value, joined with dots, as in `result.items.0.price`.
+The step may store values of a JSON response in the contact's custom data, and in the data of the run. The path of a
+value has the keys and positions that lead to it, joined with dots, as in `result.items.0.price`.
 """
 
 import base64
@@ -27,7 +27,7 @@ from appliance.sending.messages import merge_tags
 from appliance.storage.models import Account, Contact
 
 MAX_URL_CHARACTERS, MAX_PAYLOAD_BYTES, MAX_BODY_BYTES = 2_000, 16_384, 65_536
-# A text of the body that is nothing but one value, which keeps its type: a number stays a number.
+# A text of the body that consists of one merge tag gets the value with its type: a number stays a number.
 _ONE_VALUE = re.compile(r"\s*\{\{-?\s*([A-Za-z]\w*(?:\.\w+)*)\s*-?\}\}\s*", re.ASCII)
 _PURPOSE = "flow request secret"
 # Where the values of a response are stored.
@@ -64,7 +64,7 @@ class UnusableRequest(Exception):
 
 
 def get_origin(url: str) -> str:
-    """Return scheme, host and port of a URL as a text; empty if the URL cannot be read."""
+    """Return scheme, host and port of a URL as a text; "" if the URL is invalid."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -80,7 +80,7 @@ def seal_secret(account_id: int, url: str, secret: str) -> str:
 
 
 def unseal_secret(account_id: int, url: str, sealed: str) -> str:
-    """Return the secret that `seal_secret` encrypted; raises UnusableRequest if this key or origin cannot read it."""
+    """Return the secret that `seal_secret` encrypted; raises UnusableRequest for another key, account or origin."""
     plain = crypto.unseal(crypto.derive_key(_PURPOSE), _label(account_id, url), base64.b64decode(sealed))
     if plain is None:
         raise UnusableRequest("secret_unreadable")
@@ -95,7 +95,7 @@ def _label(account_id: int, url: str) -> str:
 
 
 def find_url_fault(url: str) -> str | None:
-    """Return why a URL with merge tags cannot be requested, None if it can; the tags are behind the host."""
+    """Return why a URL with merge tags cannot be requested, or None. Merge tags are allowed only after the host."""
     fixed = url.partition("{")[0]
     if "{" in url and not re.fullmatch(r"https?://[^/?#]+[/?#].*", fixed):
         return gettext("may have merge tags only after its host")
@@ -104,7 +104,7 @@ def find_url_fault(url: str) -> str | None:
 
 
 def find_payload_faults(payload: Any) -> Iterator[tuple[str, str]]:
-    """Yield (path below the payload, message) for each text whose merge tags are invalid, or ("", message)."""
+    """Yield (path below the payload, message) for each text with invalid merge tags; the path is "" for the whole."""
     if not isinstance(payload, dict | list):
         yield "", gettext("must be a JSON object or list")
         return
@@ -131,7 +131,7 @@ def find_payload_faults(payload: Any) -> Iterator[tuple[str, str]]:
 
 
 def load_values(account_id: int, contact_id: int, event_data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of merge tags for a contact: `contact`, `event`, `account`, `brand` and the short names."""
+    """Return the values of merge tags for a contact: `contact`, `event`, `account`, `brand`, and the short names."""
     contact = Contact.get_by_id(contact_id)
     contacts.load_relations([contact])
     account = Account.get_by_id(account_id)
@@ -142,7 +142,7 @@ def load_values(account_id: int, contact_id: int, event_data: Mapping[str, Any])
 
 
 def fill_url(url: str, values: Mapping[str, Any]) -> str:
-    """Return a URL with its merge tags filled in; raises UnusableRequest if that is impossible or changes the host."""
+    """Return a URL with its merge tags filled in. Raises UnusableRequest if that fails or changes the origin."""
     if "{" not in url:
         return url
     try:
@@ -190,7 +190,7 @@ def _find_value(values: Any, path: str) -> Any:
     return values if isinstance(values, bool | int | float | list | dict) else None
 
 
-# The reason codes of requests that failed, with texts for people. `http_404` and the like have one of their own.
+# The texts of the reason codes of failed requests. `http_404` and similar codes have texts of their own.
 REASONS = {
     "timed_out": gettext_noop("no answer came in time"),
     "unreachable": gettext_noop("the server cannot be reached"),
@@ -213,7 +213,7 @@ def describe_reason(reason: str | None) -> str | None:
 
 
 def find_mapping_faults(mapping: Any) -> list[tuple[str, str]]:
-    """Return (key, message) for each error of a mapping from names to paths; an empty key is the mapping itself."""
+    """Return (key, message) for each error of a mapping from names to paths; the key is "" for the whole mapping."""
     if not isinstance(mapping, dict):
         return [("", gettext("is invalid"))]
     if len(mapping) > MAX_VALUES:
@@ -228,9 +228,9 @@ def find_mapping_faults(mapping: Any) -> list[tuple[str, str]]:
 
 
 def pick_values(response: Any, props: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the values that a step chooses from a decoded response, by where they are stored and by name.
+    """Return the values that a step chooses from a decoded response, by place (where they are stored) and name.
 
-    A path that leads to nothing or to null has no value. Raises ValueError for a value of more than `MAX_VALUE_BYTES`.
+    A path without a value, or with null, is left out. Raises ValueError for a value of more than `MAX_VALUE_BYTES`.
     """
     return {
         target: {key: value for key, path in (props.get(target) or {}).items()

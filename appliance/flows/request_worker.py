@@ -26,7 +26,8 @@ from appliance.webhooks import subscriptions
 from appliance.webhooks.request_loop import RequestLoop, commit, parse_retry_after
 
 TIMEOUT_SECONDS = 10.0
-# An account counts as slow if its last request took this long or failed; slow accounts share half of the connections.
+# An account counts as slow if its last request took this long or failed. All slow accounts share half of the
+# connections.
 _SLOW_MS = 1_000
 _SELECT_REQUEST = (
     "SELECT q.account_id, q.flow_id, q.version, q.action_id, q.round, q.run_id, q.body, r.contact_id, r.event_data, "
@@ -44,15 +45,15 @@ class FlowRequestWorker(RequestLoop[DueRequest, RequestOutcome]):
         self._slow: set[int] = set()  # the accounts whose last request was slow or failed
 
     def has_work(self) -> bool:
-        """Return whether a request is due."""
+        """Return whether any request is due."""
         return request_queue.has_due()
 
     async def prepare(self) -> bool:
-        """Return False: requests are added and deleted by the steps of the runs."""
+        """Return False: there is nothing to prepare, because the steps of runs add and delete the requests."""
         return False
 
     def choose(self, in_flight: list[DueRequest]) -> list[DueRequest]:
-        """Return the requests to start now: for each account those that were due first, in turns."""
+        """Return the requests to start now: those that were due first, with accounts in turns."""
         settings, flows = config.current().webhooks, request_queue.list_due_flows()
         accounts = [*flows]
         self._slow &= {*accounts, *(request.account_id for request in in_flight)}
@@ -74,18 +75,18 @@ class FlowRequestWorker(RequestLoop[DueRequest, RequestOutcome]):
         return chosen
 
     async def attempt(self, job: DueRequest, pool: ConnectionPool) -> RequestOutcome:
-        """Make a request once."""
+        """Make a request once, and return the outcome."""
         return await attempt_request(job, pool)
 
     def note_finished(self, job: DueRequest, outcome: RequestOutcome | None) -> None:
-        """Remember whether the last request of an account was slow or failed."""
+        """Store whether the last request of an account was slow or failed."""
         if outcome is None or outcome.reason is not None or outcome.duration_ms >= _SLOW_MS:
             self._slow.add(job.account_id)
         else:
             self._slow.discard(job.account_id)
 
     async def record(self, finished: list[tuple[DueRequest, RequestOutcome | None]]) -> None:
-        """Write the outcomes in one transaction; after an internal error the request is tried again."""
+        """Store the outcomes in one transaction; after an internal error (outcome None) the request is tried again."""
         outcomes = [outcome or RequestOutcome(job, "failed_request", is_final=False) for job, outcome in finished]
         await asyncio.wrap_future(transactions.submit_essential(request_queue.record_outcomes, outcomes))
 
@@ -100,7 +101,7 @@ async def attempt_request(job: DueRequest, pool: ConnectionPool) -> RequestOutco
     ]
     deadline_at = row[-1]
     if deadline_at < clock.now_ms():
-        return RequestOutcome(job, "unreachable")  # After a pause or an outage, its run goes on without it.
+        return RequestOutcome(job, "unreachable")  # After a pause or an outage, the run continues without the request.
     node = versions.load_plan(flow_id, version).nodes[action_id]
     request_id = request_queue.get_request_id(run_id, run_created_at, action_id, visit_round)
     try:
@@ -137,7 +138,7 @@ async def _send(spec: RequestSpec, request_id: str, body: bytes | None, pool: Co
 
 
 def _read_response(job: DueRequest, spec: RequestSpec, response: HttpResponse, props: dict[str, Any]) -> RequestOutcome:
-    """Return the outcome of a response: a redirect is not followed, and counts as an error."""
+    """Return the outcome of a response. A redirect is not followed; its status counts as an error."""
     if not 200 <= response.status < 300:
         is_final = response.status not in RETRYABLE_STATUSES
         pause = min(parse_retry_after(response.headers), clock.DAY_MS)

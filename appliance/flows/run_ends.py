@@ -1,6 +1,6 @@
-"""Ending runs: updating their rows, recording the events, and cancelling their messages.
+"""End runs: update their rows, record the events, and cancel their messages.
 
-This module imports only events and storage, because deleting and merging contacts, in a lower layer, ends runs too.
+This module imports only events and storage, because deleting and merging contacts, in a lower layer, ends runs, too.
 """
 
 import json
@@ -23,13 +23,13 @@ _SELECT_LIVE_RUNS = (
     "FROM run r CROSS JOIN flow f ON f.id = r.flow_id "
     "WHERE r.id IN (SELECT value FROM json_each(?)) AND +r.status = 'live' ORDER BY r.id"
 )
-# Executed before `_END_RUNS`, which clears `step_visit_id`. It finds visits by their run, because a run may have an
-# open visit that it no longer points to.
+# Executed before `_END_RUNS`, which clears `step_visit_id`. It finds visits by run, because a run may have an open
+# visit to which `step_visit_id` no longer points.
 _CLOSE_VISITS = (
     "UPDATE step_visit SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id IN (SELECT value FROM "
     "json_each(?1)) AND outcome IS NULL"
 )
-# Nobody waits for the responses any more; other requests, such as notifications, are still made.
+# No run waits for these responses any more. Other requests, such as notifications, are still made.
 _DELETE_REQUESTS = "DELETE FROM flow_request WHERE run_id IN (SELECT value FROM json_each(?)) AND awaited"
 _DELETE_ALL_REQUESTS = (
     "DELETE FROM flow_request WHERE run_id IN (SELECT id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)))"
@@ -86,14 +86,14 @@ def cancel_messages(run_ids: Sequence[int], now: int, keep_transactional: bool =
 def end_runs_of_deleted_contacts(contact_ids: Sequence[int]) -> None:
     """End the runs of contacts that are about to be deleted, and clear contact and event data of all their runs.
 
-    The recorded events name no contact.
+    The recorded events do not name the contacts.
     """
     ids_json = json.dumps(list(contact_ids))
     live_runs = rows(
         "SELECT id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) AND status = 'live'", (ids_json,)
     )
     _end_runs([row[0] for row in live_runs], "exited", "contact_deleted", clock.now_ms(), None)
-    # Their bodies have personal data.
+    # The bodies of requests contain personal data.
     connection().execute(_DELETE_ALL_REQUESTS, (ids_json,)).fetchall()
     connection().execute(
         "UPDATE run SET contact_id = NULL, event_data = '{}' WHERE contact_id IN (SELECT value FROM json_each(?))",
@@ -102,10 +102,10 @@ def end_runs_of_deleted_contacts(contact_ids: Sequence[int]) -> None:
 
 
 def end_runs_of_merged_contact(contact_id: int, other_id: int, now: int) -> None:
-    """End the runs of the contact `other_id`, which is merged into `contact_id`, in flows that both are in.
+    """End the runs of contact `other_id`, which is merged into `contact_id`, in the flows that both are in.
 
-    The run of the contact that stays continues. The marketing messages of the ended run are cancelled, because the
-    other run sends the same ones; its transactional messages are still sent.
+    The runs of `contact_id` continue. The marketing messages of the ended runs are cancelled, because the other runs
+    send the same ones; their transactional messages are still sent.
     """
     duplicates = rows(
         "SELECT other.id FROM run other JOIN run kept ON kept.flow_id = other.flow_id AND kept.test = other.test "

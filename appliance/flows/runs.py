@@ -44,8 +44,9 @@ _MESSAGE_CONDITIONS = {
 class RunQuery(PageQuery):
     """Filters of the runs of a flow; a run must match all of them.
 
-    `outcome` and `message` need a `step`. With `step`, `reason` is why the step was skipped or left, or with `message`
-    why the message was skipped; without `step`, it is why the run ended. An empty `reason` selects runs without one.
+    `outcome` and `message` need a `step`. What `reason` means depends on the other filters: without `step` why the run
+    ended, with `step` why the step was skipped or left, and with `message` why the message was skipped. An empty
+    `reason` selects runs without one.
     """
 
     status: Annotated[RunStatus, Meta(description="only those with this status")] | UnsetType = UNSET
@@ -81,7 +82,7 @@ class RunQuery(PageQuery):
 class _RunSelect(NamedTuple):
     """The parts of a SELECT: FROM, WHERE conditions, ORDER BY, and parameters.
 
-    `run_id` is the column of the run id with its table alias, and `time_column` the column that `since` filters.
+    `run_id` is the column of the run id with its table alias, and `time_column` the column to which `since` applies.
     """
 
     tables: str
@@ -137,7 +138,7 @@ def _build_select(account_id: int, flow_id: int, query: RunQuery) -> _RunSelect:
 
 
 def _check_query(account_id: int, query: RunQuery) -> int | UnsetType:
-    """Return `since` of a query in Unix milliseconds.
+    """Return the value of `since` in a query as Unix milliseconds, or UNSET.
 
     Raises Invalid if `since` is invalid or filters cannot be combined.
     """
@@ -232,7 +233,7 @@ def list_contact_runs(account_id: int, contact_id: int, query: ContactRunQuery) 
 def load_runs(ids: list[int]) -> list[Run]:
     """Return the runs with these ids, in the order of `ids`, each with the name of its flow as `flow_name`.
 
-    Ids that do not exist are left out.
+    Unknown ids are left out.
     """
     runs = {row.id: row for row in Run.select().where(Run.id.in_(ids))} if ids else {}
     flows = Flow.select(Flow.id, Flow.name).where(Flow.id.in_({row.flow_id for row in runs.values()}))
@@ -252,10 +253,10 @@ def get_run(account_id: int, flow_id: int, run_id: int) -> Run:
 
 
 class VisitedStep(NamedTuple):
-    """A visit of a run to a step, with the type and summary of the step, and the label of the branch it took.
+    """A run's visit of a step, with the type and summary of the step, and the label of the branch that the run took.
 
-    These are empty if the version of the run no longer has the step, and `branch` also if it took none.
-    `message_id` and `message_status` describe the message that the step created for the run; None without one.
+    These texts are empty if the run's version no longer has the step; `branch` is also empty if the run took none.
+    `message_id` and `message_status` describe the message that the step created for the run, or are None.
     """
 
     visit: StepVisit
@@ -267,7 +268,7 @@ class VisitedStep(NamedTuple):
 
 
 def list_visited_steps(run: Run) -> list[VisitedStep]:
-    """Return the steps that a run visited, in order of entry, as defined in the flow version that the run follows."""
+    """Return the steps that a run visited, in order of entry, as they are defined in the version of the run."""
     steps = {row.action_id: row for row in Step.select().where(Step.flow == run.flow_id, Step.version == run.version)}
     messages = {
         step_id: (number, status)
@@ -339,7 +340,7 @@ def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by
 
 
 def resolve_runs(account_id: int, flow_id: int, request: RunSelection) -> list[int]:
-    """Return the run ids that a request selects; ids in the request are not checked.
+    """Return the run ids that a request selects; ids that the request names are not checked.
 
     Raises the errors of `check_selection`.
     """
@@ -379,9 +380,9 @@ def _has_step(flow: Flow, step_id: int) -> bool:
 def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_only: bool = False) -> list[int]:
     """Perform an action on the live runs among `run_ids` and return their ids; with `tests_only` only on test runs.
 
-    `move_on` makes them due, which ends any wait. A run that waits for the limit of entries an hour is set due before
-    its creation, and `entry_caps.EntryGate` lets such a run begin although the limit is reached. `take_out` ends the
-    runs and cancels their messages, except those that are being sent.
+    `move_on` makes them due, which ends any wait. A run that waits because of the limit of entries an hour gets a due
+    time before its creation, by which `entry_caps.EntryGate` recognizes that it may begin although the limit is
+    reached. `take_out` ends the runs and cancels their messages, except those that are being sent.
     """
     require_write_transaction()
     live_ids = [row[0] for row in rows(
@@ -390,7 +391,7 @@ def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_o
     )]  # fmt: skip
     ids_json, now = json.dumps(live_ids), clock.now_ms()
     if action == "move_on":
-        # A wait ends when its run is due. In a paused flow the runs stay, and advance when it is resumed.
+        # A wait ends when its run is due. In a paused flow the runs do not advance until the flow is resumed.
         connection().execute(
             "UPDATE run SET due_at = CASE WHEN step_visit_id IS NULL AND due_at > ?2 THEN created_at - 1 "
             "ELSE min(coalesce(due_at, ?2), ?2) END, updated_at = ?2 WHERE id IN "

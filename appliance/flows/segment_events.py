@@ -1,9 +1,9 @@
-"""The events `segment_enter` and `segment_exit`, for the segments that a flow or webhook listens to.
+"""The events `segment_enter` and `segment_exit`, for the segments that start a flow or are sent to a webhook.
 
-Filters decide who is in a segment, so nothing is recorded at the moment when that changes. A segment is therefore
-compared with its stored members about a minute after data has changed, and a large one less often: checks take at most
-a tenth of the time. Contacts who are in the segment when the watch begins, or right after its filters were edited,
-cause no event.
+Filters decide who is in a segment, so nothing is recorded at the moment when that changes. Instead, a segment is
+compared with its stored members about a minute after data has changed; a large one less often, so that checks take at
+most a tenth of the time. Contacts who are in the segment when the watch begins, or right after its filters were edited,
+get no event.
 """
 
 import json
@@ -50,7 +50,7 @@ _SELECT_FLOWS_OF_SEGMENT = (
 
 
 class _SegmentWatch(NamedTuple):
-    """A watched segment; `definition` is the hash of its filters when its members were stored, None before that."""
+    """A watched segment; `definition` is the hash of the filters of its stored members, None if none are stored."""
 
     account_id: int
     segment_id: int
@@ -72,19 +72,19 @@ class _Cause(NamedTuple):
 
 
 _last_checks: dict[int, _LastCheck] = {}
-# By segment id: the segments that `is_segment_check_due` found due, with the data version that its connection saw. Data
+# The segments that `is_segment_check_due` found due, by id, with the data version that its connection saw. Data
 # versions of different connections cannot be compared.
 _due_segments: dict[int, tuple[int, int]] = {}
-# By segment id: when a segment whose check failed is tried again (`clock.monotonic`).
+# When a segment whose check failed is tried again (`clock.monotonic`), by segment id.
 _segment_retry_at: dict[int, float] = {}
 _segment_lock = threading.Lock()
 _shares = FairShares()
 
 
 def is_segment_check_due() -> bool:
-    """Return whether any segment must be checked, or any watch started or stopped; store which segments are due.
+    """Return whether any segment must be checked, or any watch started or stopped; store the ids of due segments.
 
-    Call it once a second, always from the same thread, because it compares data versions of the thread's connection.
+    Call it once a second, always on the same thread, because it compares data versions of the thread's connection.
     """
     watched = _load_watches()
     if {watch[:2] for watch in watched} != _load_wanted_segments():
@@ -99,9 +99,9 @@ def is_segment_check_due() -> bool:
 def check_segments() -> None:
     """Start and stop watches, and check new watches and the segments that `is_segment_check_due` found due.
 
-    The accounts take turns, so that one with many slow segments delays the others by one of them. Return at once if
-    another thread is doing so. A segment that fails is logged and checked again after `CHECK_INTERVAL_SECONDS`; if its
-    check costs too much, its flows are paused. Raises Unavailable and storage errors.
+    The accounts take turns, so that one with many slow segments delays another account by one segment only. Returns at
+    once if another thread is checking. A segment that fails is logged and checked again after `CHECK_INTERVAL_SECONDS`;
+    if its check costs too much, its flows are paused. Raises Unavailable and storage errors.
     """
     if not _segment_lock.acquire(blocking=False):
         return
@@ -161,7 +161,7 @@ def _get_start_event(watch: _SegmentWatch) -> int:
 
 
 def _forget_unwatched(watched: set[int]) -> None:
-    """Forget the checks of segments that are no longer watched."""
+    """Delete what is stored in memory about the checks of segments that are no longer watched."""
     for memory in (_last_checks, _due_segments, _segment_retry_at):
         for segment_id in [*memory]:
             if segment_id not in watched:
@@ -241,8 +241,8 @@ def _delete_members(segment_id: int) -> int:
 def check_segment(watch: _SegmentWatch, since: int) -> bool:
     """Compare a segment with its stored members, store the differences, and record an event for each of them.
 
-    If the filters are new, the members are stored without events. The cause of a change is looked for in the contact's
-    events with an id above `since`. Returns False if a segment of the account was edited meanwhile; then the check must
+    If the filters are new, the members are stored without events. The contact's events with an id above `since` are
+    taken as the cause of a change. Returns False if a segment of the account was edited meanwhile; then the check must
     be repeated.
     """
     changed_at = _get_segments_changed_at(watch.account_id)
@@ -344,9 +344,9 @@ def _find_causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
 def _record_segment_events(
     watch: _SegmentWatch, event: str, contact_ids: Sequence[int], name: str, causes: dict[int, _Cause]
 ) -> None:
-    """Record an event for each contact, with the chain depth of its cause, and quiet if the cause is.
+    """Record an event for each contact, with the chain depth of its cause; the event is quiet if its cause is.
 
-    The depth stops flows that trigger each other in a cycle.
+    The depth stops flows that start each other in a cycle.
     """
     cause_by_contact = {contact_id: causes.get(contact_id, _Cause(0, False)) for contact_id in contact_ids}
     events.record_many(

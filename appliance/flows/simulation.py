@@ -1,6 +1,6 @@
-"""Simulation of a flow with one contact, as a request asks for it or as a script that is saved with the flow.
+"""Simulation of a flow with one contact, by a request or by a script that is saved with the flow.
 
-`simulator` runs the steps in the sandbox. Simulation with many contacts is in `simulation_bulk`.
+`simulator.py` runs the steps in the sandbox. Simulation with many contacts is in `simulation_bulk.py`.
 """
 
 import time
@@ -57,7 +57,8 @@ from appliance.storage.database import Page, fetch_one
 from appliance.storage.models import Contact, Flow, Trigger
 from appliance.storage.sandbox import FIRST_SANDBOX_ID
 
-# How far back a simulation may start, how far ahead it may start and end, and its default length.
+# The maximum time before now at which a simulation may start, after now at which it may start or end, and its default
+# duration.
 _MAX_BACK_MS, _MAX_AHEAD_MS, _DEFAULT_SPAN_MS = 365 * clock.DAY_MS, 5 * 366 * clock.DAY_MS, 400 * clock.DAY_MS
 _EVIDENCE = Evidence("rehearsal", "operator")
 
@@ -70,9 +71,10 @@ class TimeRange(NamedTuple):
 
 
 def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_people: bool = True) -> Simulation:
-    """Simulate a flow and describe the result as text too; nothing is saved or sent, and no background job is woken.
+    """Simulate a flow, and add a description of the result as text. Nothing is saved or sent.
 
-    `sees_people` is as in `run_simulation`. Raises NotFound, or Invalid with all errors.
+    No background job is woken either. `sees_people` is as in `run_simulation`. Raises NotFound, or Invalid with all
+    errors.
     """
     flow = store.get(account_id, flow_id)
     faults = Faults()
@@ -82,7 +84,7 @@ def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_peopl
 
 
 def check_simulation(account_id: int, request: SimulateRequest, flow_id: int) -> None:
-    """Raise NotFound, or Invalid with all errors of a request, without simulating anything."""
+    """Raise NotFound, or Invalid with all errors of a request; nothing is simulated."""
     flow, faults = store.get(account_id, flow_id), Faults()
     steps = parse_tried_steps(flow, request.steps, faults)
     _parse_times(request, faults)
@@ -90,7 +92,7 @@ def check_simulation(account_id: int, request: SimulateRequest, flow_id: int) ->
 
 
 def parse_tried_steps(flow: Flow, raw: Any, faults: Faults) -> list[dict[str, Any]] | None:
-    """Parse the steps that a request gives in place of the flow's, or return None if it gives none.
+    """Parse the steps that a request gives instead of the flow's, or return None if it gives none.
 
     Every error is added to `faults`.
     """
@@ -106,7 +108,7 @@ def run_simulation(
     """Simulate a flow, with `steps` or `trigger` instead of its own if given; raises Invalid with all errors.
 
     `faults` are errors that were found before. Without `sees_people`, suppressions and opt-outs of a sample contact's
-    addresses are ignored, because a user who may not see contacts must not learn of them.
+    addresses are ignored, because they would reveal something about real contacts.
     """
     times = _parse_times(request, faults)
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
@@ -164,7 +166,7 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
 
 
 def _check_branches(choices: Mapping[str, str], steps: Sequence[dict[str, Any]], faults: Faults) -> None:
-    """Add an error for each step that is not a random split or has no such branch; `steps` are the top ones."""
+    """Add an error for each choice whose step is no random split or has no such branch; `steps` are the top ones."""
     splits = {str(step["id"]): step for _, step in document.walk(steps) if step["type"] == "random_split"}
     for step_id, key in choices.items():
         if key not in {branch["key"] for branch in splits.get(step_id, {}).get("branches", ())}:
@@ -204,14 +206,14 @@ def _simulate_in_sandbox(
 
 
 def _get_addresses(request: SimulationInput) -> list[tuple[str, str]]:
-    """Return (kind, key) of each address of a sample contact; one may be opted out or suppressed in reality."""
+    """Return (kind, key) of each address of a sample contact, because it may be opted out or suppressed in reality."""
     contact = request.contact if isinstance(request.contact, ContactWrite) else ContactWrite()
     values = {"email": contact.email, "phone": contact.phone}
     return [(kind, addresses.parse(kind, text).key) for kind, text in values.items() if isinstance(text, str)]
 
 
 def build_sample_contact() -> dict[str, str]:
-    """Return the fields of the sample contact of a simulation, with a name in the current language."""
+    """Return the fields of the default sample contact, with a name in the current language."""
     return {
         "first_name": pgettext("first name of a made-up contact", "Alex"),
         "last_name": pgettext("last name of a made-up contact", "Sample"),
@@ -222,7 +224,7 @@ def build_sample_contact() -> dict[str, str]:
 def _create_sample_contact(account_id: int, request: SimulationInput) -> int:
     """Create the sample contact of a request, and return its id.
 
-    The default one (`build_sample_contact`) is in the time zone of the account, not in that of its made-up number.
+    The default contact (`build_sample_contact`) is in the time zone of the account, not in that of its phone number.
     """
     contact = request.contact if isinstance(request.contact, ContactWrite) and sent_fields(request.contact) else None
     if contact is None:
@@ -236,10 +238,10 @@ def _prefix_contact_fields(fields: dict[str, list[str]]) -> dict[str, list[str]]
 
 
 def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
-    """Activate a flow in the sandbox as the version `version`, with `steps` in place of its own if given.
+    """Activate a flow in the sandbox as version `version`, with `steps` instead of its own if given.
 
-    Return notes on blockers and unfinished content, which would matter in reality. A note on several problems of a step
-    has a line beginning with `- ` for each.
+    Return notes on blockers and unfinished content, which would matter in reality. If a step has several problems, its
+    note has a line beginning with `- ` for each.
     """
     if steps is not None:
         flow.steps = versions.save_contents(flow.account_id, flow.id, steps)
@@ -270,7 +272,7 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
 
 
 def _list_problems(messages: list[str]) -> str:
-    """Return one message as it is, and several as lines of a list."""
+    """Return a single message unchanged, and several as lines of a list."""
     return messages[0] if len(messages) == 1 else "".join(f"\n- {message}" for message in messages)
 
 
@@ -284,7 +286,7 @@ _PROBLEMS = {
 
 
 def _describe_problem(field: str, message: str, names: dict[str, str]) -> str:
-    """Return a problem of a flow with the step or field that it is about; `names` has the names of steps by path."""
+    """Return the text of a problem, with the step or field that it concerns; `names` are names of steps by path."""
     if field in _PROBLEMS:
         return gettext(_PROBLEMS[field])
     name = _find_step_name(names, field)
@@ -299,7 +301,7 @@ def _find_step_name(names: dict[str, str], field: str) -> str | None:
 
 
 def note_stopped_sending(account_id: int) -> list[str]:
-    """Return a note, in a list, if the account's sending is stopped in reality; else an empty list."""
+    """Return a list with a note if the account's sending is stopped in reality, else an empty list."""
     if not fetch_one("SELECT 1 FROM main.account WHERE id = ? AND sending_stopped = 1", (account_id,)):
         return []
     return [gettext("All sending of the account is stopped. In reality, messages would wait until sending is resumed.")]
@@ -379,8 +381,8 @@ def run_scripts(
 ) -> list[ScriptResult]:
     """Run the scripts of a flow at these indexes, with its current steps or with its draft if given.
 
-    Scripts with a real contact fail without `sees_people`. Users wait for the results, so scripts that are left after
-    `MAX_SCRIPTS_SECONDS` are not run, and have a failure that says so.
+    Scripts with a real contact fail without `sees_people`. Users wait for the results, so scripts that do not start
+    within `MAX_SCRIPTS_SECONDS` are not run, and have a failure that says so.
     """
     started, results = time.monotonic(), []
     for index, raw in enumerate(_get_scripts(flow)):
@@ -437,7 +439,7 @@ def _get_script_name(raw: Any, index: int) -> str:
 
 
 def _list_deleted(fields: dict[str, list[str]]) -> list[str]:
-    """Return the errors of a script that was valid when it was saved, with sentences about deleted objects."""
+    """Return the errors of a script that was valid when saved; objects that were deleted since have sentences."""
     failures, other_fields = [], {}
     for name, messages in fields.items():
         if name == "contact_id":
@@ -467,7 +469,7 @@ _WRONG_OUTCOME = {
 
 
 class StepNames(NamedTuple):
-    """The names of steps by id, and the labels of their branches by the id of the step and the key of the branch."""
+    """The names of steps by id, and the labels of branches by step id and branch key."""
 
     steps: Mapping[int, str]
     branches: Mapping[int, Mapping[str, str]]

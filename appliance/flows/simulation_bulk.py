@@ -1,7 +1,7 @@
 """Simulation in bulk: a flow with all contacts that recently matched its trigger.
 
-All contacts enter at the same moment, each with the event that matched. If there are too many, a sample of
-them is simulated, and the result says so.
+All contacts enter at the same moment, each with its event that matched. If there are too many contacts, a sample is
+simulated, and the result says so.
 """
 
 import asyncio
@@ -181,13 +181,13 @@ def _format_share(number: int, total: int) -> str:
     return f"{number / total:.0%}"
 
 
-# The largest number of contacts, and of contacts times steps, that is simulated; of more contacts a sample is used.
+# The maximum number of contacts, and of contacts times steps; if there are more contacts, a sample is simulated.
 MAX_CONTACTS, _MAX_VISITS = 1_000, 40_000
 _MAX_SECONDS, _MAX_MOMENTS = 15.0, 2_000
 _DEFAULT_SPAN_MS, _MINUTE_MS = 400 * clock.DAY_MS, 60_000
-# Only one bulk simulation runs at a time: it takes a second or two, and other requests need the processor meanwhile.
+# Only one bulk simulation runs at a time: it takes a second or two, and other requests need the processor, too.
 _bulk_lock = threading.Lock()
-# The order by which a sample is taken: a hash of the id, so that the sample is evenly spread and always the same.
+# The order by which a sample is taken: a hash of the id, so that the sample is evenly distributed and always the same.
 _SAMPLE_ORDER = "(c.id * 2654435761 + 40503) % 4294967296"
 
 
@@ -222,7 +222,7 @@ class BulkSimulateRequest(Struct):
 class _Audience(NamedTuple):
     """The contacts that matched the trigger, or a sample of them, each with its event.
 
-    `number` is how many contacts matched in all.
+    `number` is the number of all contacts that matched.
     """
 
     entrants: list[Entrant]
@@ -255,7 +255,7 @@ def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -
 
 
 def check_bulk_simulation(account_id: int, request: BulkSimulateRequest, flow_id: int) -> None:
-    """Raise NotFound, or Invalid with all errors of a request, without simulating anything."""
+    """Raise NotFound, or Invalid with all errors of a request; nothing is simulated."""
     _parse_request(store.get(account_id, flow_id), request, clock.now_ms())
 
 
@@ -363,7 +363,7 @@ class _BulkSimulator:
         return self._build_result(audience, days, len(runs))
 
     def _note_excluded(self, ignored: dict[str, int]) -> None:
-        """Add notes on the contacts who do not enter because of the holdout group or the control group."""
+        """Add notes on the contacts who do not enter because they are in the holdout or control group."""
         if held_out := ignored.get(triggers.HELD_OUT, 0):
             self.notes.append(
                 ngettext(
@@ -454,21 +454,21 @@ def _get_next_run_due(flow_id: int) -> int | None:
     return row[0] if row else None
 
 
-# Simulations run one at a time, because each may take seconds and there are few reader threads.
+# Simulations run one at a time, because each may take seconds and there are few reader threads
 
 T = TypeVar("T")
 
-# With this number of waiting simulations, further requests are rejected.
+# If this number of simulations is waiting, further requests are rejected.
 _MAX_WAITING = 20
 _simulation_turn = asyncio.Semaphore(1)
 _waiting_count = 0
 
 
 async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
-    """Run a simulation on a reader thread, after those that wait already, and return its result.
+    """Run a simulation on a reader thread, after those that are already waiting, and return its result.
 
-    Raises RateLimitExceeded if `_MAX_WAITING` simulations are waiting, unless `refuses` is False, and any error that
-    the simulation raises.
+    Raises RateLimitExceeded if `_MAX_WAITING` simulations are waiting (not with `refuses=False`), and any error of the
+    simulation.
     """
     global _waiting_count
     if refuses and _waiting_count >= _MAX_WAITING:

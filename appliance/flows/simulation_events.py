@@ -1,7 +1,7 @@
 """Input of simulations: the request, saved scripts, and assumed events.
 
-Assumed events are applied by the code that handles real ones. If a simulation with a real contact starts in the past,
-the contact's real events since then are replayed.
+Assumed events are applied by the code for real events. If a simulation with a real contact starts in the past, the
+contact's real events since then are replayed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -95,7 +95,7 @@ class Assumption(Struct):
 
 
 class SimulatedRun(NamedTuple):
-    """The run to which assumed events happen, with its account and contact."""
+    """The run to which assumed events are applied, with its account and contact."""
 
     account_id: int
     contact_id: int
@@ -162,8 +162,8 @@ def _has_list(account_id: int, list_id: int) -> bool:
 def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
     """Apply an assumed event now, with all its effects, and return a text that describes it.
 
-    Raises ImpossibleEvent if the event cannot happen in this simulation, or Refused if the code that handles real
-    events refuses it.
+    Raises ImpossibleEvent if the event cannot happen in this simulation, or Refused if the code for real events rejects
+    it.
     """
     require_write_transaction()
     if assumption.event in MESSAGE_EVENTS:
@@ -184,7 +184,7 @@ def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
 
 
 def _describe_data(data: dict[str, Any]) -> str:
-    """Return the data of an event or contact as `amount: 40, shop: Berlin`, cut to 300 characters."""
+    """Return the data of an event or contact as `amount: 40, shop: Berlin`, truncated to 300 characters."""
     texts = [
         f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
         for name, value in data.items()
@@ -193,7 +193,7 @@ def _describe_data(data: dict[str, Any]) -> str:
 
 
 def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
-    """Apply an assumed event to the sent message of its step, or to the last message that was sent.
+    """Apply an assumed event to the sent message of its step, or to the last message sent; return its description.
 
     Raises ImpossibleEvent if there is no such message, or if opens and clicks of the contact are not tracked.
     """
@@ -226,7 +226,7 @@ def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
 
 
 def _describe_missing_message(is_sms: bool, step_id: int | None) -> str:
-    """Return why there is no message that an assumed event could be about."""
+    """Return why there is no message to which an assumed event could apply."""
     if step_id is None:
         return (
             gettext("no SMS of this flow has been sent by then")
@@ -244,7 +244,7 @@ def _open_or_click(assumption: Assumption, message_id: int, message_name: str, s
     if target is None or target.tracking != "full":
         raise ImpossibleEvent(gettext("opens and clicks of this contact are not tracked"))
     url = str(assumption.event_data.get("url") or "") or None
-    # Bot detection would attribute a hit that comes sooner after the message to a machine.
+    # Bot detection would attribute an earlier hit to a machine.
     at = max(clock.now_ms(), sent_at + bot_detection.TOO_SOON_MS)
     is_click = assumption.event.endswith("_clicked")
     hit = ObservedHit(at, "click" if is_click else "open", 1 if is_click else None, "GET", None, _USER_AGENT)
@@ -368,8 +368,9 @@ class SimulateRequest(SimulationInput):
 class Expectation(Struct):
     """One expected result of a script: either what happens at a `step`, or how the simulation ends (`end`).
 
-    `outcome`, `subject` and `text` are for steps, and `reason` is for both. A message of the step must contain
-    `subject` in its subject, and one must contain `text` in its text; upper and lower case do not matter.
+    `outcome`, `subject` and `text` are for steps, and `reason` is for both. At least one message of the step must
+    contain `subject` in its subject, and at least one must contain `text` in its text; upper and lower case do not
+    matter.
     """
 
     step: Id | UnsetType = UNSET
@@ -436,7 +437,7 @@ class RealEvent(NamedTuple):
 
 
 def list_real_events(contact_id: int, flow_id: int, start: int) -> list[RealEvent]:
-    """Return the first `_MAX_EVENTS` real events of a contact after a time, without test events, the oldest first.
+    """Return the first `_MAX_EVENTS` real events of a contact after a time, without test events, oldest first.
 
     Events that the flow itself recorded are left out, because the simulation records its own.
     """
@@ -457,7 +458,7 @@ def replay_event(event: RealEvent) -> None:
 
 
 def find_event_names(steps: Sequence[Any]) -> Iterator[str]:
-    """Yield the event names that filters and waits refer to; `steps` are steps or other JSON, searched at any depth."""
+    """Yield the event names that filters and waits use; `steps` are steps or other JSON, searched at any depth."""
     for part in steps:
         if isinstance(part, dict):
             name = part.get("event_name" if part.get("type") == event_waits.KIND else "event")
@@ -475,9 +476,10 @@ def is_really_inside(contact_id: int, flow_id: int) -> bool:
 
 
 class PlannedEvent(NamedTuple):
-    """An assumed event and when it happens in Unix milliseconds (None until the message that it counts from is sent).
+    """An assumed event and its time in Unix milliseconds.
 
-    `order` is its index in the script.
+    The time is None while the event counts from a message that is not sent yet. `order` is the event's index in the
+    script.
     """
 
     at: int | None
@@ -486,7 +488,7 @@ class PlannedEvent(NamedTuple):
 
 
 def plan_event(order: int, assumption: Assumption, start: int) -> PlannedEvent:
-    """Return an assumed event with its time, which is None if it counts from a message of a step."""
+    """Return an assumed event with its time; the time is None if it counts from a message of a step."""
     if isinstance(assumption.at, int):
         return PlannedEvent(max(assumption.at, start), order, assumption)
     if isinstance(assumption.step, int) and isinstance(assumption.after, int):

@@ -1,4 +1,4 @@
-"""The sandbox of a simulation: the rows in it, how contacts enter the flow, and sending messages without a server."""
+"""The sandbox of a simulation: its rows, how contacts enter the flow, and sending messages without a server."""
 
 import itertools
 import json
@@ -35,9 +35,10 @@ from appliance.storage.models import Flow, Message, Trigger
 from appliance.storage.sandbox import ALL_ROWS, FIRST_SANDBOX_ID, NO_ROWS, TableRows, sandbox
 from appliance.storage.transactions import require_write_transaction
 
-# Temporary copies of every table that a flow reads or writes, with the rows that the simulated contacts need.
+# The sandbox has temporary copies of every table that a flow reads or writes, with the rows that the simulated contacts
+# need.
 
-# Numbers for versions that were never live. They are unique in this process, so that no cache confuses two simulations.
+# Numbers for versions that were never live. They are unique in this process, so that no cache mixes up two simulations.
 _versions = itertools.count((1 << 47) + 1, 2)
 
 _CONTACT_IDS = "(SELECT value FROM json_each(:contacts))"
@@ -49,8 +50,8 @@ _ADDRESS_HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashe
 class SimulationSandbox:
     """The sandbox for simulating a flow with contacts, from a start time in Unix milliseconds.
 
-    `steps` are the steps to try instead of the flow's, if any. `addresses` are (kind, key) of sample contacts, whose
-    suppressions and opt-outs are needed too.
+    `steps` are the steps to simulate instead of the flow's, if any. `addresses` are (kind, key) of sample contacts,
+    whose suppressions and opt-outs are copied, too.
     """
 
     def __init__(
@@ -99,14 +100,14 @@ class SimulationSandbox:
             "channel": of_contacts, "consent": of_contacts, "membership": of_contacts,
             "list_opt_out": of_contacts, "contact_list": filtered("account_id = :account"), "contact_search": NO_ROWS,
             "opt_out": by_address, "suppression": by_address,
-            # Events after the start have not happened yet, and events that no filter or trigger names are not needed.
+            # Events after the start have not happened yet, and events that no filter or trigger names are not needed
             "event": filtered(f"contact_id IN {_CONTACT_IDS} AND created_at <= :start AND event IN {_EVENT_NAMES}"),
             "flow": filtered("id = :flow"), "trigger": of_flow, "cursor": ALL_ROWS, "step_visit": NO_ROWS,
             "flow_request": NO_ROWS, "split_test": of_flow,
             "step": filtered("flow_id = :flow AND version = :version"),
-            # Live runs of the flow are left out; otherwise contacts who are in it could not enter.
+            # Live runs of the flow are left out; otherwise contacts who are in the flow could not enter it.
             "run": filtered(f"contact_id IN {_CONTACT_IDS} AND (flow_id <> :flow OR status <> 'live')"),
-            # Unsent messages are omitted; otherwise the simulation would send them.
+            # Unsent messages are left out; otherwise the simulation would send them.
             "message": filtered(
                 f"contact_id IN {_CONTACT_IDS} AND status NOT IN ('queued', 'held', 'sending') "
                 "AND sent_at >= :sent_since"
@@ -161,8 +162,8 @@ class EntryResult(NamedTuple):
     """A run that was started in the sandbox.
 
     `description` is the text of its timeline entry. `event` and `data` are the name and data of the triggering event,
-    None if the contact was enrolled by hand. `filters` are the explained conditions of the trigger, and `notes` say why
-    the contact would not enter in reality.
+    None if the contact was enrolled by hand. `filters` are the conditions of the trigger with their results, and
+    `notes` say why the contact would not enter in reality.
     """
 
     run_id: int
@@ -176,15 +177,15 @@ class EntryResult(NamedTuple):
 def enter_flow(flow: Flow, contact_id: int, overrides: Mapping[str, Any], now: int) -> EntryResult:
     """Start a run of a contact, even if the trigger does not match or the frequency forbids it, and return it.
 
-    What would prevent the entry in reality becomes a note of the result. The data in `overrides` replaces the default
-    data of the triggering event.
+    Each reason that would prevent the entry in reality becomes a note of the result. The data in `overrides` replaces
+    the default data of the triggering event.
     """
     require_write_transaction()
     spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
     event_id = None if spec.event == MANUAL else _record_trigger_event(flow, spec, contact_id, overrides)
     data: dict[str, Any] = {} if event_id is None else _load_event_data(event_id)
     reasons = [] if event_id is None else explain_trigger(flow.account_id, spec, contact_id, data, now)
-    # An incomplete trigger has a note as a blocker, so it needs no note about a mismatch.
+    # An incomplete trigger already has a note as a blocker, so no note about a mismatch is needed.
     is_matched = (
         event_id is None
         or bool(triggers.list_missing(spec))
@@ -201,7 +202,7 @@ def enter_flow(flow: Flow, contact_id: int, overrides: Mapping[str, Any], now: i
             )
         ]
     )
-    # Whether a contact is held out follows from its id, and a sample contact has none in reality.
+    # Whether a contact is held out depends on its id, and a sample contact has no id in reality.
     holdout = holdouts.get_holdout(spec.data) if contact_id < FIRST_SANDBOX_ID else NO_HOLDOUT
     open_flow = OpenFlow(
         flow.account_id, flow.id, flow.name, flow.version, triggers.get_frequency(spec), holdout=holdout
@@ -224,7 +225,7 @@ def enter_flow(flow: Flow, contact_id: int, overrides: Mapping[str, Any], now: i
 
 
 def close_entry(flow_id: int) -> None:
-    """Keep further contacts from entering the flow, and mark all present events as processed.
+    """Prevent further contacts from entering the flow, and mark all existing events as processed.
 
     Later events can still reach goals.
     """
@@ -238,7 +239,7 @@ def close_entry(flow_id: int) -> None:
 
 
 def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, overrides: Mapping[str, Any]) -> int:
-    """Record the event that starts the flow, with the data that it usually has and `overrides`; return its id.
+    """Record the event that starts the flow, with the data of `_get_default_data` and `overrides`; return its id.
 
     For `list_add`, the contact is added to the list, which records the event.
     """
@@ -265,7 +266,7 @@ def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, overri
 
 
 def _get_default_data(flow: Flow, spec: TriggerSpec) -> dict[str, Any]:
-    """Return the data that an event must have to match a trigger, as far as it is known."""
+    """Return the data that an event needs to match a trigger, apart from data that its filters require."""
     if spec.event == triggers.DATE:
         return {"flow_id": flow.id, "path": spec.data.get("path")}
     if spec.event in triggers.LIST_EVENTS and spec.contact_list_id is not None:
@@ -308,7 +309,7 @@ def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: A
 def describe_refusal(spec: TriggerSpec, reasons: list[SplitReason], flow: Flow) -> str:
     """Return a text that says why the trigger of `flow` does not match a contact.
 
-    `reasons` are the conditions of the trigger, each with whether the contact meets it; they may be empty.
+    `reasons` are the conditions of the trigger with their results for the contact; they may be empty.
     """
     if any(not reason.matches for reason in reasons):
         conditions = simulation_timeline.describe_decision(reasons)
@@ -327,7 +328,7 @@ _SELECT_DUE_MESSAGES = (
 
 
 class SimulatedSend(NamedTuple):
-    """A message after an attempt to send it; `note` says what kept it from being sent or shown, or is None."""
+    """A message after an attempt to send it; `note` says what prevented sending or rendering it, or is None."""
 
     message_id: int
     step_id: int | None
@@ -340,7 +341,7 @@ def send_due_messages(
 ) -> Iterator[SimulatedSend]:
     """Send the due messages of runs in the sandbox one after the other, and yield each with its content.
 
-    `runs` are the run ids as a JSON list, and `excluded` the ids of messages to leave unsent.
+    `runs` are the run ids as a JSON list, and `excluded` the ids of messages that are not sent.
     """
     for row in [LedgerRow._make(columns) for columns in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]:
         if row.id not in excluded:
@@ -384,7 +385,7 @@ def _send_message(row: LedgerRow, renderer: MessagePreparer) -> SimulatedSend:
 
 
 def _explain_waiting(row: LedgerRow) -> str | None:
-    """Return why a message that could not be claimed still waits, or None if it is final or held until a later time."""
+    """Return why a message that could not be claimed still waits; None if it is final, or held until a known time."""
     message = Message.get_by_id(row.id)
     if message.status not in ("queued", "held") or (message.status == "held" and message.due_at > clock.now_ms()):
         return None
@@ -392,7 +393,7 @@ def _explain_waiting(row: LedgerRow) -> str | None:
 
 
 def render_message(row: LedgerRow, renderer: MessagePreparer) -> tuple[Outcome, str | None]:
-    """Render a message, and return the outcome of its attempt, with what keeps it from being sent or shown, or None."""
+    """Render a message; return the outcome of its attempt, and what prevents sending or showing it, or None."""
     try:
         prepared = renderer.build(row).prepared
     except SenderRejected as error:
@@ -407,7 +408,7 @@ def render_message(row: LedgerRow, renderer: MessagePreparer) -> tuple[Outcome, 
         )
     return Outcome(
         row, subject=prepared.subject, sender=prepared.sender, internet_message_id=prepared.internet_message_id,
-        # Recording the text counts the parts of an SMS for the day, and keeps its opt-out hint out of the next one.
+        # Storing the text counts its parts towards the daily limit, and keeps the opt-out hint out of the next SMS.
         prepared=prepared if row.channel == "sms" else None,
     ), None  # fmt: skip
 
@@ -432,7 +433,7 @@ _SELECT_LAST_EVENTS = (
 class RecentContact(NamedTuple):
     """A contact with its last event of the trigger's name.
 
-    `at` is the time of the event in Unix milliseconds, and `would_enter` whether the event matches the trigger.
+    `at` is the time of the event in Unix milliseconds, and `would_enter` says whether the event matches the trigger.
     `reason` says why it does not, that the contact is in the flow now (`is_inside`), or which messages would be
     skipped; it may be empty.
     """
@@ -455,10 +456,10 @@ class RecentMatches(NamedTuple):
 def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7, channels: Collection[str] = ()) -> RecentMatches:
     """Return how many contacts had the trigger's event in the last `days` days, and the latest `MAX_EVENTS` of them.
 
-    For each of these contacts, the result says whether its last event matches the trigger. A trigger that is incomplete
-    or invalid matches no contact. Quiet events, such as the events of an import that starts no flows, are left out.
-    `channels` are the channels of the flow's marketing messages (`email`, `sms`): a contact who may get none of them
-    still enters, and the reason says that its messages are skipped.
+    For each returned contact, the result says whether its last event matches the trigger. An incomplete or invalid
+    trigger matches no contact. Quiet events, such as those of an import that starts no flows, are left out. `channels`
+    are the channels of the flow's marketing messages (`email`, `sms`): a contact who may get none of them still enters,
+    and the reason says that its messages are skipped.
     """
     since_ms = clock.now_ms() - days * clock.DAY_MS
     if spec.event == MANUAL:

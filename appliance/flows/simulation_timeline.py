@@ -43,7 +43,7 @@ def explain_filters(
 ) -> list[SplitReason]:
     """Return a `SplitReason` for each filter: whether it matches a contact now, in a run that started at `started_at`.
 
-    `event_data` is the data of the event that started the run; the time is in Unix milliseconds.
+    `event_data` is the data of the event that started the run; `started_at` is in Unix milliseconds.
     """
     parameters = {"event_data": msgspec.json.encode(event_data).decode(), "flow_start": started_at}
     reasons = [
@@ -74,7 +74,7 @@ def _mark_decisive(rows: Sequence[SplitReason], mode: str) -> None:
 
 
 def _describe_actual(node: Node, row: FilterResult, scope: Scope) -> str:
-    """Return the contact's value for a filter as text; for a group, how many of its filters hold."""
+    """Return the contact's value for a filter as text; for a group, how many of its filters match."""
     if isinstance(node, ConditionGroup):
         holding = sum(part.matches for part in row.rows)
         return ngettext(
@@ -251,7 +251,7 @@ def _format_days(entries: Sequence[SimulationEntry], zone: str) -> Iterator[str]
         if entry_day != shown_day:
             yield from ("", entry_day)
             shown_day = entry_day
-        # The reasons follow, a line for each filter.
+        # The reasons follow on separate lines, one for each filter.
         sentence = (
             describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.description
         )
@@ -336,7 +336,7 @@ def describe_branch(is_yes: bool) -> str:
 
 
 def describe_decision(reasons: Sequence[SplitReason]) -> str:
-    """Return a text with up to three of the filters that determined a result, each with the contact's value."""
+    """Return a text with up to three filters that determined a result, each with the contact's value."""
     decisive = [reason for reason in reasons if reason.decided]
     parts = [
         gettext("%(condition)s (found: %(value)s)", condition=_get_sentence(reason), value=reason.actual_text)
@@ -348,12 +348,12 @@ def describe_decision(reasons: Sequence[SplitReason]) -> str:
 
 
 def _get_sentence(reason: SplitReason) -> str:
-    """Return the text of a filter, or the text of a group of filters without the brackets around it."""
+    """Return the text of a filter; that of a group is without the brackets around it."""
     return reason.sentence.removeprefix("(").removesuffix(")") if reason.rows else reason.sentence
 
 
 def describe_skip(reason: str | None) -> str:
-    """Return a text for a skip reason of a step or message; a reason without a text is returned with spaces for `_`."""
+    """Return a text for the skip reason of a step or message; an unknown reason is returned with spaces for `_`."""
     if text := describe_reason(reason):
         return text
     reason = reason or "skipped"

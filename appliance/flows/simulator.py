@@ -53,7 +53,8 @@ from appliance.storage import transactions
 from appliance.storage.database import fetch_one, rows, scalar
 from appliance.storage.models import Flow
 
-# Other flows that events of the simulation would start; they are reported, not simulated.
+# The maximum number of other flows that are reported because events of the simulation would start them; they are not
+# simulated.
 
 _SELECT_LIVE_FLOWS = (
     "SELECT f.id, f.name, t.event, t.segment_id, t.contact_list_id, t.data FROM main.flow f "
@@ -99,10 +100,10 @@ class OtherFlows:
                 yield OtherFlow(flow_id, name, start.event)
 
 
-# A flow has at most 200 steps. Only jumps back can need more moments than this.
+# A flow has at most 200 steps; only jumps back can need more moments than this.
 _MAX_MOMENTS = 2_000
 _MAX_ROUNDS = 50
-# The time limit of a simulation; other simulations wait meanwhile.
+# The time limit of a simulation, because others wait meanwhile.
 _MAX_SECONDS = 10.0
 
 
@@ -110,7 +111,7 @@ class FlowSimulator:
     """The simulation of one run: call `run` once, in the open sandbox in which the run was started.
 
     `paths` are the paths of the steps by step id, and `until` is the latest end in Unix milliseconds. `rules` has the
-    branches that were chosen for random splits. `entries` and `notes` are the result.
+    branches that were chosen for random splits. The attributes `entries` and `notes` are the result.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class FlowSimulator:
         # The cache of plans is not used, because it must not contain a version that was never live.
         self._plan = versions.read_plan(flow.id, version)
         self._steps: dict[int | None, SimulationEntry] = {}  # the last entry of each step, for the message it sends
-        # The names of events that the flow's filters or its goal refer to.
+        # The names of events to which the flow's filters or its goal refer
         self._relevant_events = {str(flow.goal), *simulation_events.find_event_names(flow.steps)}
         self._other_flows = OtherFlows(flow.account_id, flow.id)
         self._planned_events: list[PlannedEvent] = []
@@ -136,7 +137,7 @@ class FlowSimulator:
         self._deadline = time.monotonic() + _MAX_SECONDS
 
     def play_responses(self, responses: Sequence[SimulatedResponse]) -> None:
-        """Give steps that make HTTP requests these responses, instead of a success without values."""
+        """Set the responses for steps that make HTTP requests; without one, a step gets a success without values."""
         nodes = dict(self._plan.nodes)
         for response in responses:
             node = nodes.get(int(response.step))
@@ -219,8 +220,8 @@ class FlowSimulator:
     def _observe(self, node: Node, run: ActiveRun, result: StepResult) -> None:
         """Add an entry for a step that the run has reached, with the result.
 
-        A wait gets its entry when it begins, and another one if it ends in a branch. A step that waits for something
-        else first gets its entry when it acts.
+        A wait has an entry when it begins, and another one if it ends in a branch. Any other step that must wait first
+        has one entry, when it acts.
         """
         kind = BY_TYPE[node.kind]
         if run.step_visit_id is not None and result.to == "on" if kind.waits else result.to == "wait":
@@ -270,7 +271,7 @@ class FlowSimulator:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _report_sent(self, sent: SimulatedSend) -> None:
-        """Add a message to the entry of its step, or to a new one if that entry is of another time or has a message."""
+        """Add a message to its step's entry; to a new entry if that one has another time or a message already."""
         entry = self._steps.get(sent.step_id)
         description = simulation_timeline.describe_message(sent.message, self.zone)
         if entry is None or entry.at != clock.iso(clock.now_ms()) or entry.message is not None:
@@ -289,7 +290,7 @@ class FlowSimulator:
         self._schedule_after_message(sent)
 
     def _report_skipped(self) -> None:
-        """Add messages that were skipped or held since the last call to the entries of their steps."""
+        """Add the messages that were skipped or held since the last call to the entries of their steps."""
         message_rows = rows(
             "SELECT id, step_id, channel, status, skip_reason, recipient, subject, due_at FROM message "
             "WHERE run_id = ? AND (status = 'skipped' OR (status = 'held' AND due_at > ?)) ORDER BY id",
@@ -355,7 +356,7 @@ class FlowSimulator:
 
     def _get_next_moment(self, now: int, real_events: Sequence[RealEvent]) -> int | None:
         moments = [moment.at for moment in self._planned_events if moment.at is not None]
-        # Other events need no moment of their own, because they are replayed at the next moment.
+        # Other events cause no moment; they are replayed at the next moment.
         moments += [real_event.at for real_event in real_events if real_event.event in self._relevant_events][:1]
         due = scalar("SELECT due_at FROM run WHERE id = ? AND status = 'live'", (self.simulated_run.run_id,))
         moments += [moment for moment in (due, simulation_sandbox.get_next_due(self._runs_json)) if moment is not None]
@@ -367,7 +368,7 @@ class FlowSimulator:
         return due is not None and due > now
 
     def _has_overdue_message(self, now: int) -> bool:
-        """Return whether the simulation is out of time and left a due message of the run unsent."""
+        """Return whether the simulation has run out of time and a due message of the run was not sent."""
         due = simulation_sandbox.get_next_due(self._runs_json)
         return due is not None and due <= now and self._is_late()
 

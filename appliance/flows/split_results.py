@@ -1,9 +1,9 @@
-"""What the branches of a random split have reached, and whether one of them is the best.
+"""The results of the branches of a random split, and the decision whether one of them is the best.
 
-A run counts for the branch that it took first, and converts once: by a click on a message of the run, or by an event of
-its contact, both within `CONVERSION_DAYS` after the step. An event counts for the last run before it. The counts of
-versions with different shares, and those of the batches of an uneven test, are compared apart (`experiments.evidence`),
-because fixed shares are what makes the evidence valid (docs/decisions.md#22).
+A run counts for the branch that it took first, and converts at most once: by a click on a message of the run, or by an
+event of its contact, within `CONVERSION_DAYS` after the step. If a contact has several runs, an event counts for the
+last one before it. Counts of versions with different shares, and of the batches of an uneven test, are compared
+separately (`experiments.evidence`), because the evidence is valid only for fixed shares (docs/decisions.md#22).
 """
 
 import json
@@ -40,12 +40,13 @@ from appliance.tracking.orders import CLAMPED_AMOUNT
 log = logging.getLogger("campanero.flows")
 
 CONVERSION_DAYS = 30
-# A test is looked at again after at least a minute, and after this many times as long as counting took.
+# A test is checked again after at least a minute, and after this multiple of the time that counting took.
 _MIN_PAUSE_SECONDS, _PAUSE_FACTOR = 60.0, 100
 _MAX_KNOWN_TESTS = 1_000
-# Uneven tests: another batch begins after at least this time, and this many runs for each branch in the one before.
+# A batch of an uneven test lasts at least this time, and until this number of runs for each branch has come. The last
+# is the maximum number of batches.
 _MIN_BATCH_MS, _MIN_BATCH_RUNS, _MAX_BATCHES = clock.DAY_MS, MIN_RECIPIENTS, 200
-# Smaller changes of the shares are not worth a batch, since only the runs of one batch are compared.
+# A smaller change of the shares begins no batch, because only the runs of one batch are compared with each other.
 _MIN_CHANGE = 0.05
 _VISITED = (
     "SELECT run_id, outcome, entered_at, min(id) AS id FROM step_visit WHERE flow_id = :flow AND action_id = :step "
@@ -109,21 +110,21 @@ class SplitTestResult(Struct):
 
 
 class _BatchKey(NamedTuple):
-    """What the runs of a batch have in common: the shares of their version, and the batch of an uneven test, from 0."""
+    """The shares of the branches in a batch, and its number from 0; the number is None unless the test is uneven."""
 
     shares: tuple[int, ...]
     number: int | None
 
 
 class _Version(NamedTuple):
-    """The shares of the branches in a version of the flow, and whether better ones get more of the later runs."""
+    """The shares of the branches in a version of the flow, and whether the test is uneven in it."""
 
     shares: tuple[int, ...]
     is_uneven: bool
 
 
 def count_batches(test: SplitTest) -> Batches:
-    """Return the counts of all branches, in order, in each batch; empty without runs."""
+    """Return the counts of all branches (in their order) for each batch; empty without runs."""
     return list(_count_by_key(test).values())
 
 
@@ -151,7 +152,7 @@ def _count_by_key(test: SplitTest) -> dict[_BatchKey, list[Counts]]:
             count, amount, squares = converted.get((version, number, branch), (0, 0.0, 0.0))
             known = counts[index]
             counts[index] = Counts(
-                # A run may have come between the two statements.
+                # A run may have been added between the two queries.
                 known.recipients + max(recipients.get((version, number, branch), 0), count), known.converted + count,
                 known.amount + amount, known.amount_squares + squares,
             )  # fmt: skip
@@ -159,14 +160,14 @@ def _count_by_key(test: SplitTest) -> dict[_BatchKey, list[Counts]]:
 
 
 def _build_batch_sql(test: SplitTest) -> str:
-    """Return the SQL of the number of the batch, from 0, of a first visit with the id `v.id`."""
+    """Return the SQL expression for the batch number, from 0, of the first visit `v.id` of a run."""
     starts = [int(batch["after_visit"]) for batch in test.batches]
     cases = [f"WHEN v.id > {start} THEN {number}" for number, start in reversed([*enumerate(starts, 1)])]
     return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
 
 
 def _load_versions(test: SplitTest) -> dict[int, _Version]:
-    """Return the shares of the step by the version of the flow."""
+    """Return the shares of the step by version of the flow."""
     version_rows = rows(
         "SELECT version, data FROM step WHERE flow_id = ? AND action_id = ?", (test.flow_id, test.action_id)
     )
@@ -179,7 +180,7 @@ def _load_versions(test: SplitTest) -> dict[int, _Version]:
 
 
 def decide(test: SplitTest, batches: Batches) -> Decision | None:
-    """Return what the counts of a test say, None without runs."""
+    """Return what the counts of a test show, or None without runs."""
     if not batches:
         return None
     is_over = test.state == split_tests.DECIDED
@@ -189,9 +190,9 @@ def decide(test: SplitTest, batches: Batches) -> Decision | None:
 
 
 def find_decision(account_id: int, flow_id: int, request: ChooseBranch) -> Decision | None:
-    """Return what the counts say, to be recorded with a person's choice; call it outside of a transaction.
+    """Return what the counts show, to be recorded with a user's choice; call it outside of a transaction.
 
-    The choice does not depend on it: an error is logged, and None returned.
+    The choice does not depend on it: an error is logged, and None is returned. None also without a test or runs.
     """
     test = split_tests.find(flow_id, request.step)
     if test is None or test.account_id != account_id:
@@ -204,7 +205,7 @@ def find_decision(account_id: int, flow_id: int, request: ChooseBranch) -> Decis
 
 
 def get_result(flow_id: int, step: dict[str, Any]) -> SplitTestResult | None:
-    """Return the figures of the test of a step that is live, or None if it has none."""
+    """Return the results of the test of a live step, or None if it has no test."""
     test = split_tests.find(flow_id, step["id"]) if step.get("metric") else None
     if test is None:
         return None
@@ -225,7 +226,7 @@ def get_result(flow_id: int, step: dict[str, Any]) -> SplitTestResult | None:
 
 
 def _find_shares(test: SplitTest, branches: Sequence[dict[str, Any]], is_uneven: bool) -> dict[str, float]:
-    """Return the share of the contacts who come to a step now that take each branch, by its key."""
+    """Return, by branch key, the share of the contacts coming to a step now that take the branch."""
     keys = [item["key"] for item in branches]
     if test.winner in keys:
         return {key: float(key == test.winner) for key in keys}
@@ -235,7 +236,7 @@ def _find_shares(test: SplitTest, branches: Sequence[dict[str, Any]], is_uneven:
 
 
 def load_result(account_id: int, flow_id: int, step_id: int) -> SplitTestResult:
-    """Return the figures of the test of a step; raises NotFound if it has none."""
+    """Return the results of the test of a step; raises NotFound if it has none."""
     flow = Flow.get_or_none(Flow.account == account_id, Flow.id == flow_id)
     step = None if flow is None else next((step for _, step in walk(flow.steps) if step["id"] == step_id), None)
     result = None if step is None else get_result(flow_id, step)
@@ -260,14 +261,14 @@ def _build_variant(
 # The decision of the service.
 
 
-# When each test is looked at again, as the monotonic time.
+# When each test is checked again (`time.monotonic`)
 _next_looks: dict[int, float] = {}
 
 
 def decide_running() -> None:
-    """Choose the winner of each test that the service decides and whose counts are clear.
+    """Choose the winner of each test that the service decides and whose result is clear.
 
-    A test that cannot be compared is logged and left out. Raises storage errors.
+    A test whose comparison fails is logged and skipped. Raises storage errors.
     """
     for test_id in split_tests.list_running():
         if time.monotonic() < _next_looks.get(test_id, 0.0):
@@ -304,7 +305,7 @@ def _decide_test(test_id: int) -> None:
 
 
 def _load_last_step(test: SplitTest) -> dict[str, Any] | None:
-    """Return the props of the step of a test in its last version, or None if there is none."""
+    """Return the props of a test's step in the last version that has it, or None."""
     row = rows(
         "SELECT data FROM step WHERE flow_id = ? AND action_id = ? ORDER BY version DESC LIMIT 1",
         (test.flow_id, test.action_id),
@@ -315,7 +316,7 @@ def _load_last_step(test: SplitTest) -> dict[str, Any] | None:
 def _find_next_weights(
     test: SplitTest, step: dict[str, Any], counts: Mapping[_BatchKey, Sequence[Counts]]
 ) -> dict[str, float] | None:
-    """Return the weights of the next batch of an uneven test by the key of the branch, or None if none begins now."""
+    """Return the weights of the next batch of an uneven test by branch key, or None if no batch begins now."""
     number, keys = len(test.batches), test.terms["keys"]
     started_at = test.batches[-1]["started_at"] if test.batches else test.started_at
     if number >= _MAX_BATCHES or clock.now_ms() - started_at < _MIN_BATCH_MS:

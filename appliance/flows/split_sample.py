@@ -1,6 +1,7 @@
-"""How many contacts the test of a random split needs, and how long they take to come, before and while it runs.
+"""How many contacts the test of a random split needs, and how long it takes until they have come.
 
-The expected rate is that of the runs of the flow in the last 90 days, or an assumption if there were too few.
+This is computed before the test and while it runs. The expected rate is that of the flow's runs in the last 90 days; if
+there were too few, an assumption.
 """
 
 from typing import Annotated, Any
@@ -16,12 +17,12 @@ from appliance.flows.triggers import MACHINE_EVENT_SQL
 from appliance.storage.database import fetch_one
 from appliance.tracking import orders
 
-# Rates that are expected without enough earlier runs, by metric.
+# The expected rates by metric, if there are too few earlier runs
 _ASSUMED_RATES = {split_tests.CLICKS: 0.1, split_tests.EVENT: 0.02}
 _PERIOD_MS = 90 * clock.DAY_MS
 _PLANNED_LIFT = 0.2
 _MIN_RUNS, _MAX_RUNS = 200, 5_000
-# No rate can be higher by 20 % if it is near 1.
+# The maximum expected rate: a rate near 1 could not rise by 20 %.
 _MAX_RATE = 0.8
 _RECENT_RUNS = (
     "(SELECT id, contact_id, created_at FROM run WHERE flow_id = :flow AND test = 0 "
@@ -81,7 +82,7 @@ def estimate(account_id: int, flow_id: int, step: dict[str, Any]) -> SplitSample
 
 
 def _measure_rate(flow_id: int, step: dict[str, Any]) -> float | None:
-    """Return the share of the recent runs of a flow that converted, or None if they are few or none did."""
+    """Return the share of the recent runs of a flow that converted, or None if there are few or none did."""
     values = {"flow": flow_id, "since": clock.now_ms() - _PERIOD_MS, "limit": _MAX_RUNS}
     if step["metric"] == split_tests.EVENT:
         row = fetch_one(
@@ -95,7 +96,7 @@ def _measure_rate(flow_id: int, step: dict[str, Any]) -> float | None:
 
 
 def _measure_pace(flow_id: int, step: dict[str, Any]) -> float:
-    """Return how many contacts a day come to the step, or to the flow if none came to the step yet."""
+    """Return how many contacts a day reach the step; if none has reached it yet, how many enter the flow."""
     now = clock.now_ms()
     values = {"flow": flow_id, "since": now - _PERIOD_MS}
     for sql, more in ((_COUNT_ARRIVALS, {"step": step["id"]}), (_COUNT_RUNS, {})):

@@ -1,11 +1,12 @@
 """The tests of random splits: when they start, their batches, their winner, and who chose it.
 
-A test starts when its step is published with a metric, and another one when the metric or the branches change. New
-shares, texts and other steps leave it as it is. Once there is a winner, all runs that come to the step take its branch;
-a run that was there before keeps its own. `split_results` counts what the branches have reached.
+A test starts when its step is published with a metric. If the metric or the branches change, another test starts; a
+change of shares, texts or other steps does not affect it. Once there is a winner, all runs that come to the step take
+its branch; a run that took a branch there before takes the same one again. `split_results.py` counts the results of the
+branches.
 
-With `uneven`, better branches get more of the later contacts (Thompson sampling, `experiments/assignment.py`). The
-first batch has the shares of the step, and `split_results` begins another one when enough is known.
+In an `uneven` test, better branches get more of the later contacts (Thompson sampling, `experiments/assignment.py`).
+The first batch has the shares of the step, and `split_results.py` begins another one when the results suffice.
 """
 
 import json
@@ -34,7 +35,7 @@ KIND = "random_split"
 METRICS = CLICKS, EVENT = ("clicks", "event")
 DECIDERS = SERVICE, PERSON = ("service", "person")
 TESTING, DECIDED = "testing", "decided"
-# The reason of a visit that took the winner: it is not part of the test.
+# The reason of a visit that took the winner, and is therefore not part of the test
 WINNER_TAKEN = "winner"
 _SELECT_TAKEN = (
     "SELECT run_id, outcome FROM step_visit WHERE run_id IN (SELECT value FROM json_each(?)) AND action_id = ? "
@@ -43,9 +44,9 @@ _SELECT_TAKEN = (
 
 
 class Batch(Struct):
-    """A batch of an uneven test after the first: who comes to the step after the visit `after_visit` is in it.
+    """A batch of an uneven test after the first: visits of the step with ids above `after_visit` belong to it.
 
-    `weights` has the weight of each branch by its key; they sum up to 1.
+    `weights` has the weight of each branch by its key; the sum is 1.
     """
 
     started_at: int
@@ -54,7 +55,7 @@ class Batch(Struct):
 
 
 class Progress(NamedTuple):
-    """The key of the branch that has won, if any, and the weights of the present batch, empty before the second."""
+    """The key of the winning branch, or None, and the weights of the current batch, empty in the first batch."""
 
     winner: str | None
     weights: dict[str, float]
@@ -72,7 +73,10 @@ class ChooseBranch(Struct):
 
 
 def get_terms(props: dict[str, Any]) -> dict[str, Any]:
-    """Return what a step with these props compares: its metric, and the keys of its branches in order."""
+    """Return what the test of a step with these props compares: its metric, and the keys of its branches in order.
+
+    If these change, another test starts.
+    """
     return {
         "metric": props["metric"], "event_name": props.get("event_name"), "by_amount": props.get("by_amount", False),
         "keys": [item["key"] for item in props[LISTED_KEY]],
@@ -80,7 +84,7 @@ def get_terms(props: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_tests(account_id: int, flow_id: int, nodes: "Sequence[Node]") -> None:
-    """Start the tests of a version that was just published, and delete those of steps that have none any more."""
+    """Start the tests of a version that was just published, and delete those of steps that no longer have one."""
     require_write_transaction()
     now = clock.now_ms()
     tests = {row.action_id: row for row in SplitTest.select().where(SplitTest.flow == flow_id)}
@@ -109,7 +113,7 @@ def find(flow_id: int, step_id: int) -> SplitTest | None:
 
 
 def find_progress(flow_id: int, step_id: int) -> Progress:
-    """Return the winner and the present weights of the test of a step."""
+    """Return the winner and the current weights of the test of a step; None and {} without a test."""
     row = fetch_one(
         "SELECT winner, batches ->> '$[#-1].weights' FROM split_test WHERE flow_id = ? AND action_id = ?",
         (flow_id, step_id),
@@ -118,9 +122,9 @@ def find_progress(flow_id: int, step_id: int) -> Progress:
 
 
 def weigh(branches: Sequence[dict[str, Any]], weights: Mapping[str, float]) -> tuple[float, ...]:
-    """Return the weights by which a step divides contacts between its branches: the shares, or those of the batch.
+    """Return the weights of the branches in their order: those of the batch, else the shares.
 
-    A branch with the share 0 gets no contact. The shares decide if the weights are those of other branches.
+    A branch with the share 0 gets no contact. `weights` of other branches than these are ignored.
     """
     shares = tuple(float(item["share"]) for item in branches)
     keys = [item["key"] for item in branches]
@@ -131,7 +135,7 @@ def weigh(branches: Sequence[dict[str, Any]], weights: Mapping[str, float]) -> t
 
 
 def find_taken(run_ids: Sequence[int], step_id: int) -> dict[int, str]:
-    """Return the branch that each run took when it was at a step before, by run id; others are left out."""
+    """Return the branch that each run took when it was at a step before, by run id; other runs are left out."""
     return dict(rows(_SELECT_TAKEN, (json.dumps(list(run_ids)), step_id)))
 
 
@@ -152,7 +156,7 @@ def list_running() -> list[int]:
 
 
 def start_batch(test_id: int, updated_at: int, weights: Mapping[str, float]) -> None:
-    """Begin another batch of a test, unless it has changed since it was read (`updated_at`)."""
+    """Begin another batch of a test, unless the test has changed since it was read (`updated_at`)."""
     require_write_transaction()
     test = SplitTest.get_or_none(SplitTest.id == test_id)
     if test is None or test.state != TESTING or test.updated_at != updated_at:
@@ -177,9 +181,9 @@ def check_choice(account_id: int, request: ChooseBranch, flow_id: int) -> None:
 
 
 def choose(account_id: int, flow_id: int, request: ChooseBranch, decision: Decision | None, by: Actor) -> SplitTest:
-    """Choose the branch that all runs take from now on, or go on with the test; return the test.
+    """Choose the branch that all runs take from now on, or continue the test; return the test.
 
-    `decision` is what the counts said (`split_results.find_decision`). Raises as `check_choice`.
+    `decision` is what the counts showed (`split_results.find_decision`). Raises the errors of `check_choice`.
     """
     require_write_transaction()
     test = _find_chosen(account_id, flow_id, request)
@@ -210,5 +214,5 @@ def _store(test: SplitTest, winner: str | None, chosen_by: str, decision: Decisi
     test.decision = to_builtins(decision) if is_decided else None
     test.updated_at = max(now, test.updated_at + 1)
     test.save()
-    # The figures of the flow are cached until it changes.
+    # The report of the flow is cached until the flow changes.
     run("UPDATE flow SET updated_at = max(?, updated_at + 1) WHERE id = ?", (now, test.flow_id))

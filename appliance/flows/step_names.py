@@ -1,4 +1,4 @@
-"""The names of steps in sentences, such as those of failed tests: what the card of a step shows, never a number."""
+"""The names of steps in sentences, such as those of failed simulations: the text on the card of the step."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from appliance.flows.steps import BY_TYPE
 def name_steps(account_id: int, steps: Sequence[Step]) -> dict[str, str]:
     """Return the names of all steps by their paths; steps that send must have their content.
 
-    Steps with equal names have the name of the step before them too, or the branch that they begin.
+    If several steps have the same name, it is extended by the step before them, or the branch that they begin.
     """
     names = {path: BY_TYPE[step["type"]].name(step, account_id) for path, step in document.walk(steps)}
     counts = Counter(names.values())
@@ -22,13 +22,13 @@ def name_steps(account_id: int, steps: Sequence[Step]) -> dict[str, str]:
 
 
 def name_steps_by_id(account_id: int, steps: Sequence[Step]) -> dict[int, str]:
-    """Return the names of stored steps, with the current content of their templates, by their ids."""
+    """Return the names of stored steps by id, with the current content of their templates."""
     names = name_steps(account_id, drafts.add_contents(steps))
     return {step["id"]: names[path] for path, step in document.walk(steps)}
 
 
 def name_branches_by_id(steps: Sequence[Step]) -> dict[int, dict[str, str]]:
-    """Return the labels of the branches of all stored steps, by the ids of the steps and the keys of the branches."""
+    """Return the labels of the branches of all stored steps, by step id and branch key."""
     return {step["id"]: _label_branches(step) for _, step in document.walk(steps)}
 
 
@@ -37,9 +37,10 @@ def _label_branches(step: Step) -> dict[str, str]:
 
 
 def _name_places(steps: Sequence[Step], names: dict[str, str], start: str = "", path: str = "steps") -> dict[str, str]:
-    """Return the names of steps in a branch, or at the top level, with what is before each, by path.
+    """Return, by path, the names of steps extended by the step before them, or by the branch that they begin.
 
-    `start` is the name of the first step with its branch, empty at the top level.
+    `steps` are those of a branch or of the top level, and `names` the names of all steps by path. `start` is the
+    extended name of the first step; at the top level it is empty.
     """
     places = {}
     for index, step in enumerate(steps):

@@ -86,11 +86,11 @@ class FlowQuery(PageQuery):
 
 
 DEFAULT_NAME = gettext_noop("Untitled flow")
-# A test flow sends nothing to contacts, but what happens in it depends on their data. By changing its content again and
-# again, a key without contacts:read could find the data out unnoticed (T45 in docs/threats.md).
+# A test flow sends nothing to contacts, but its runs depend on their data. By changing its content repeatedly, a key
+# without contacts:read could find out the data unnoticed (T45 in docs/threats.md).
 TEST_FLOW_REFUSED = "Changing an active flow of a test key needs the contacts:read scope."
 STATUS_ALIASES = {"live": "active"}
-# The columns by which a flow list can be ordered; a minus before the name reverses the order.
+# The columns by which a list of flows can be ordered; a minus before the name reverses the order
 ORDERS = {"name": fn.name_order(Flow.name), "entered": Flow.entered_count, "updated": Flow.updated_at,
           "created": Flow.created_at}  # fmt: skip
 
@@ -145,7 +145,7 @@ def list_awaiting_approval(account_id: int) -> list[Flow]:
 
 
 def get(account_id: int, flow_id: int) -> Flow:
-    """Return a flow with details, all read from one snapshot (see `load_details`); raises NotFound."""
+    """Return a flow with the details of `load_details`, all read from one snapshot; raises NotFound."""
     with snapshot():
         return load_details([find(account_id, flow_id)])[0]
 
@@ -165,8 +165,8 @@ def find(account_id: int, flow_id: int) -> Flow:
 def load_details(flows: list[Flow]) -> list[Flow]:
     """Set `loaded_trigger` and `templates` on each flow, and return the flows.
 
-    `templates` are the templates of the current steps. Of a flow with unpublished changes, they have the published
-    content; do not save them.
+    `templates` are the templates of the current steps. If a flow has unpublished changes, the templates have the
+    published content; do not save these objects.
     """
     ids = [flow.id for flow in flows]
     triggers_by_flow = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
@@ -268,9 +268,8 @@ def _raise_faults(faults: Faults) -> None:
 def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
     """Return a request completed from its starter: name, trigger, steps and data, unless the request has its own.
 
-    The simulations in the data are about the steps of the starter, so other steps get none.
-
-    Raises Invalid for an unknown starter.
+    The simulations in the starter's data refer to its steps, so a request with its own steps gets none of them. Raises
+    Invalid for an unknown starter.
     """
     if not isinstance(request.starter, str):
         return request
@@ -288,7 +287,7 @@ def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
 def create(account_id: int, request: FlowCreate, parsed: FlowInput, by: Actor) -> Flow:
     """Create a flow, and activate it if the request says so; raises Invalid with all errors or blockers.
 
-    `parsed` is from `prepare_create`.
+    `parsed` is the FlowInput that `prepare_create` returned.
     """
     require_write_transaction()
     _check_agent(by, request)
@@ -350,7 +349,7 @@ def _check_agent(by: Actor, request: FlowCreate | FlowPatch, flow: Flow | None =
 def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) -> Flow:
     """Call a function of `lifecycle` with a flow and the arguments, then save and return the flow.
 
-    Raises NotFound, and what the function raises.
+    Raises NotFound, and the errors of the function.
     """
     require_write_transaction()
     flow = find(account_id, flow_id)
@@ -366,8 +365,8 @@ def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) ->
 def delete(account_id: int, flow_id: int) -> Flow:
     """Delete a flow and return it as it was before; raises NotFound.
 
-    The first batch of its runs is ended and of its open messages cancelled now, and the rest by the flow worker
-    (`lifecycle.settle_messages`). Its rows stay in the ledger.
+    A first batch of the flow's runs and open messages is ended now, and the rest by the flow worker
+    (`lifecycle.settle_messages`). The flow's messages stay in the ledger.
     """
     require_write_transaction()
     previous = get(account_id, flow_id)
@@ -381,7 +380,7 @@ def save(flow: Flow, reload: bool = True) -> Flow:
     """Save a flow with a new `updated_at`: now, or 1 ms after the previous value if that is later.
 
     Counters of runs are not saved, because only the engine changes them. If the flow is ending, the first batch of its
-    runs is ended. Returns the flow with details, or the same object without `reload`.
+    runs is ended. Returns the flow with details, or without `reload` the same object.
     """
     require_write_transaction()
     flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
@@ -419,9 +418,9 @@ def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, parsed: FlowInpu
 def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
     """Save the trigger of a flow; return whether it changed.
 
-    If an active flow gets a trigger with another event, or a changed date trigger, only later events start the flow.
-    With another limit of entries an hour, the next contacts begin at once again. Another holdout group is
-    measured again.
+    If an active flow gets a trigger with another event, or a changed date trigger, only later events start the flow. If
+    the limit of entries an hour changes, planned entries are cleared, so that the next contacts begin at once. If the
+    holdout group changes, its measurement starts again.
     """
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.get_spec(row) == spec:
@@ -430,7 +429,7 @@ def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
     if row.data.get("max_per_hour") != spec.data.get("max_per_hour"):
         values["entry_places"] = entry_caps.clear_plan(row.entry_places)
     if row.data.get("holdout") != spec.data.get("holdout"):
-        # Another share is another group, which is measured from now on.
+        # With another share the group is another one, whose measurement starts now.
         values["held_since"] = clock.now_ms()
     Trigger.update(**values).where(Trigger.id == row.id).execute()
     if flow.status == "active" and (row.event != spec.event or spec.event == triggers.DATE):

@@ -44,7 +44,7 @@ class DateSource(NamedTuple):
 
 
 def find_date_source(path: str) -> DateSource | None:
-    """Return the source of the date at a path, such as `created_at` or `data.birthday`, or None for an invalid path."""
+    """Return the source of the date at a path, such as `created_at` or `data.birthday`; None for an invalid path."""
     filter_field = fields.FIELDS_BY_NAME.get(path)
     if filter_field is not None and filter_field.type == "time" and filter_field.operand.value.startswith("c."):
         return DateSource(filter_field.operand.value, True)
@@ -58,16 +58,16 @@ MANUAL, DATE = "manual", "date_reached"
 SEGMENT_EVENTS = frozenset({"segment_enter", "segment_exit"})
 LIST_EVENTS = frozenset({"list_add", "list_remove"})
 TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
-# Events that by default start a flow only once for each contact, because a repetition means nothing new.
+# Events that by default start a flow only once for each contact, because a repetition has no new meaning
 _ONCE_BY_DEFAULT = frozenset({"contact_add", "list_add", "segment_enter"})
 DEFAULT_TIME_OF_DAY = "09:00"
 _SELECT_MIRRORED_SEGMENT = "SELECT segment_id FROM contact_list WHERE id = ?"
 TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
-# The share of contacts that a holdout group may have.
+# The allowed range for the share of contacts in a holdout group
 MIN_HOLDOUT, MAX_HOLDOUT = 0.01, 0.5
-# The reason of an entry that the holdout group prevented.
+# The reason of an entry that was refused because of the holdout group
 HELD_OUT = "held_out"
-# The keys of a trigger's data that say how many contacts enter how often, not which.
+# The keys of a trigger's data that determine how often and how many contacts enter, not which ones
 _ENTRY_KEYS = ("frequency", "max_per_hour", "holdout", "respect_control_group")
 _MAX_GAP_SECONDS = 10 * 366 * 86_400
 MAX_OFFSET_DAYS = 3660
@@ -129,7 +129,7 @@ def parse_trigger(
 def asks_about_contact(spec: TriggerSpec) -> bool:
     """Return whether a trigger has a condition on the contact, so that the runs of its flow reveal contact data.
 
-    An event about a list, segment or tag is not such a condition: it only decides when the flow starts.
+    An event about a list, segment or tag is not such a condition, because it only decides when the flow starts.
     """
     return (
         spec.event == DATE
@@ -147,7 +147,7 @@ def asks_about_event_data(spec: TriggerSpec) -> bool:
 
 
 def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
-    """Return whether two triggers are equal, apart from how often a contact may enter."""
+    """Return whether two triggers have the same conditions; the frequency and limits of entries may differ."""
     without_frequency = [
         spec._replace(data={key: value for key, value in spec.data.items() if key not in _ENTRY_KEYS})
         for spec in (first, other)
@@ -158,7 +158,7 @@ def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:
 def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
     """Return (key, message) for each error in a trigger that keeps its flow from being activated.
 
-    The filters are checked by `list_broken_conditions`.
+    Errors of the filters are returned by `list_broken_conditions`.
     """
     if spec.event == MANUAL:
         return [("event", gettext("names no event that starts the flow: `manual` is none"))]
@@ -167,7 +167,7 @@ def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
     if spec.event == DATE and not spec.data.get("path"):
         return [("data.path", gettext("can't be blank: it names the custom field with the date"))]
     if spec.event in LIST_EVENTS and scalar(_SELECT_MIRRORED_SEGMENT, (spec.contact_list_id,)):
-        # Contacts do not join or leave a mirror, because its segment decides who is in it.
+        # Events of a mirror list do not occur, because its segment decides about its members.
         return [("contact_list_id", gettext(lists.MIRROR_MESSAGE))]
     return [*_list_reserved_keywords(spec)]
 
@@ -198,7 +198,7 @@ def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str
 
 
 def restart_listening(flow_id: int) -> None:
-    """Start a flow only from events after this transaction, and from dates that become due after it."""
+    """Let a flow be started only by events after this transaction, and by dates that become due after it."""
     require_write_transaction()
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))
@@ -270,7 +270,7 @@ def _check_keywords(keyword_list: Any, faults: Faults, path: str) -> None:
 
 
 def check_integer(minimum: int, maximum: int) -> Callable[[Any], str | None]:
-    """Return a check that returns the error of a value that is not an integer in the range, else None."""
+    """Return a function that returns an error for a value that is not an integer in the range, else None."""
 
     def check(value: Any) -> str | None:
         if value is None:
@@ -318,9 +318,9 @@ _DATA_CHECKS: dict[str, Callable[[Any], str | None]] = {
 }  # fmt: skip
 
 
-# Ignored runs record events that matched a trigger but started nothing. They are deleted at the same age as events,
-# because a contact that is in the flow may cause one every minute. Those of the holdout group stay: a contact has one,
-# and the effect of the flow is measured from them.
+# Ignored runs record events that matched a trigger but started no run. They are deleted at the same age as events,
+# because a contact that is in the flow may cause one every minute. Those of the holdout group are kept: a contact has
+# only one, and the effect of the flow is measured from them.
 
 _PRUNE_BATCH_SIZE = 400
 _PRUNE_PAUSE_SECONDS = 0.005
@@ -358,7 +358,7 @@ def _delete_ignored_runs(flow_id: int, before: int) -> int:
 
 # SQL conditions on an event (`happened`) and its contact (`c`), for one event or for many.
 
-# The condition for opens and clicks by machines, which are not actions of the contact.
+# The condition for opens and clicks by machines, which are not actions of the contact
 MACHINE_EVENT_SQL = (
     "({0}.generated = 1 AND json_extract({0}.data, '$.verdict') = 'machine' "
     "AND substr({0}.event, 1, 4) IN ('emai', 'sms_'))"
@@ -372,10 +372,10 @@ _TRIMMED_TEXT = f"trim({_MESSAGE_TEXT}, {_PUNCTUATION})"
 
 
 class EventCondition(NamedTuple):
-    """The SQL condition that an event and its contact match: the part that depends on the event, and the other one.
+    """The SQL condition that an event and its contact must match, in two parts.
 
-    `of_contact` is only about the contact `c`. It may be costly, so it is evaluated once for each contact, after
-    `of_event` has matched.
+    `of_event` depends on the event. `of_contact` depends only on the contact `c`; it may be costly, so it is evaluated
+    once for each contact, after `of_event` has matched.
     """
 
     of_event: str
@@ -384,16 +384,13 @@ class EventCondition(NamedTuple):
 
 
 def compile_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: str = "t") -> Compiled:
-    """Return the SQL condition that an event and its contact match a trigger, as one.
-
-    See `compile_event_condition`.
-    """
+    """Return the condition of `compile_event_condition` as a single SQL condition."""
     condition = compile_event_condition(account_id, flow_id, spec, prefix)
     return Compiled(f"{condition.of_event} AND {condition.of_contact}", condition.parameters)
 
 
 def compile_event_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: str = "t") -> EventCondition:
-    """Return the SQL condition that an event and its contact match a trigger.
+    """Return the SQL condition under which an event and its contact match a trigger.
 
     An incomplete trigger matches nothing. The names of all parameters begin with `prefix`. Raises Invalid for invalid
     filters.
@@ -432,9 +429,9 @@ def _event_value(key: str) -> str:
 
 
 def _exclude_own_events(flow_id: int, spec: TriggerSpec, binder: Binder) -> str:
-    """Return the condition that keeps a flow from being started by events of its own messages and runs.
+    """Return the condition that prevents a flow from being started by events of its own messages and runs.
 
-    A `date_reached` event, in contrast, starts only the flow that it was recorded for.
+    A `date_reached` event, in contrast, starts only the flow for which it was recorded.
     """
     own = f"({EVENT_ALIAS}.generated = 1 AND {_event_value('flow_id')} = {binder.add(flow_id)})"
     return own if spec.event == DATE else f"{own} IS NOT TRUE"
@@ -463,8 +460,8 @@ def _compile_memberships(spec: TriggerSpec, binder: Binder) -> list[str]:
 def _compile_tag_and_keywords(spec: TriggerSpec, binder: Binder) -> list[str]:
     """Return the conditions on tag and keywords.
 
-    A tag event must be about the tag; for any other event, the contact must have it. A keyword must be the whole text
-    of the message, or its first word.
+    A tag event must be about the trigger's tag; for any other event, the contact must have the tag. A keyword must be
+    the whole text of the message, or its first word.
     """
     parts = []
     tag = spec.data.get("tag")
@@ -489,8 +486,8 @@ def _compile_tag_and_keywords(spec: TriggerSpec, binder: Binder) -> list[str]:
     return parts
 
 
-# Selects the events that match, each contact of which is looked at once. SQLite would merge both steps without
-# MATERIALIZED, and evaluate the condition on the contact for each event.
+# Selects the matching events and evaluates the condition on the contact once for each contact. Without MATERIALIZED,
+# SQLite would merge both steps and evaluate it for each event.
 _SELECT_MATCHING = (
     f"WITH matched AS MATERIALIZED (SELECT {EVENT_ALIAS}.id AS id, c.id AS contact FROM json_each(:events) one "
     f"CROSS JOIN event {EVENT_ALIAS} ON {EVENT_ALIAS}.id = one.value "

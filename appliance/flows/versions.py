@@ -1,6 +1,6 @@
-"""Versions of a flow: its steps compiled into rows, and the content of its messages, both fixed when it is published.
+"""Versions of a flow: its steps compiled into rows, and the content of its messages, both fixed at publication.
 
-A run keeps the version that it entered with.
+A run keeps the version with which it entered.
 """
 
 import json
@@ -34,11 +34,11 @@ from appliance.storage.models import Account, Flow, Template
 from appliance.storage.models import Step as tables_Step
 from appliance.storage.transactions import after_commit, is_in_write_transaction, require_write_transaction
 
-# By step id: the content of a step, prepared outside of the write transaction.
+# The prepared content of steps by step id, computed outside of the write transaction
 PreparedContents = Mapping[int, PreparedContent]
 NO_CONTENTS: PreparedContents = {}
 
-# Plans are cached: after the commit that writes a plan, it never changes.
+# Plans are cached, because a plan never changes after the commit that writes it.
 
 _MAX_CACHED_PLANS = 200
 _INSERT_STEP = (
@@ -50,7 +50,7 @@ _INSERT_STEP = (
 class Plan(NamedTuple):
     """The compiled steps of one version of a flow, by step id in document order.
 
-    `first` is the id of the first step; without steps it is None, and a run completes at once. `repeats` says whether
+    `first` is the id of the first step, or None without steps; then a run completes at once. `repeats` says whether
     there are jumps, so that a run can come to a step again.
     """
 
@@ -69,7 +69,7 @@ def compile_steps(steps: Sequence[dict[str, Any]]) -> list[Node]:
 def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Iterator[Node]:
     """Yield the nodes of sibling steps and of their branches.
 
-    `after` is the step that the last sibling leads to. Branches lead to the step after their split.
+    `after` is the step to which the last sibling leads. A branch leads to the step after the step that has the branch.
     """
     for index, step in enumerate(steps):
         following = steps[index + 1]["id"] if index + 1 < len(steps) else after
@@ -86,8 +86,8 @@ def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict
     """Write the compiled steps of a version as rows of `step`.
 
     `messages` maps the id of each sending step to a dict with its template id (`template`), its content revision id
-    (`content`), and `pinned`: everything besides the content that is fixed at publication, such as look, locale,
-    sender and links.
+    (`content`), and `pinned`: everything besides the content that is fixed at publication, such as look, locale, sender
+    and links.
     """
     require_write_transaction()
     encode = msgspec.json.encode
@@ -110,10 +110,10 @@ _plan_lock = threading.Lock()
 
 
 def load_plan(flow_id: int, version: int) -> Plan:
-    """Return the plan of a version of a flow, from the cache if it is there.
+    """Return the plan of a version of a flow, from the cache if possible.
 
-    In a write transaction, a plan is cached only after the commit, because the number of a version is used again if the
-    transaction that wrote it fails.
+    In a write transaction, a plan is cached only after the commit, because a later transaction uses the same version
+    number if this one fails.
     """
     key = (flow_id, version)
     with _plan_lock:
@@ -136,7 +136,7 @@ def _cache_plan(key: tuple[int, int], plan: Plan) -> None:
 
 
 def read_plan(flow_id: int, version: int) -> Plan:
-    """Return the plan of a version of a flow from the database, also a version that this transaction wrote."""
+    """Return the plan of a version of a flow from the database, even if this transaction has just written it."""
     step_rows = (
         tables_Step.select()
         .where(tables_Step.flow == flow_id, tables_Step.version == version)
@@ -147,7 +147,7 @@ def read_plan(flow_id: int, version: int) -> Plan:
     return Plan(flow_id, version, next(iter(nodes), None), nodes, repeats)
 
 
-# The content of a flow's messages: each sending step has a template of its own, which has the id of the step.
+# The content of a flow's messages: each sending step has its own template, which stores the id of the step.
 
 
 def save_contents(
@@ -156,8 +156,8 @@ def save_contents(
 ) -> list[Step]:  # fmt: skip
     """Write the content of parsed steps into their templates; return the steps in their stored form.
 
-    A step without a template gets one. Templates of removed steps are marked as removed; the template of a step that is
-    added again is restored. `contents` is from `prepare_contents`. Raises Invalid for invalid content.
+    A step without a template gets one. Templates of removed steps are marked as removed; if a step is added again, its
+    template is restored. `contents` is from `prepare_contents`. Raises Invalid for invalid content.
     """
     require_write_transaction()
     templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
@@ -200,7 +200,7 @@ def prepare_contents(account_id: int, steps: Sequence[Step], flow: Flow | None =
 
 
 def _get_new_contents(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
-    """Return the content of parsed steps in its stored form, by step id, without steps that keep their content."""
+    """Return the content of parsed steps in its stored form, by step id; steps whose content stays are left out."""
     contents = {}
     for _, step in walk(steps):
         if "content" in step:
@@ -218,7 +218,7 @@ def list_flow_templates(flow_id: int) -> list[Template]:
 
 
 def load_templates_by_flow(flow_ids: Sequence[int]) -> dict[int, list[Template]]:
-    """Return the templates of the current steps of flows, by flow id; a flow without any has an empty list."""
+    """Return the templates of the current steps of flows, by flow id; the list of a flow may be empty."""
     templates: dict[int, list[Template]] = {number: [] for number in flow_ids}
     query = Template.select().where(Template.flow.in_(list(flow_ids)), Template.removed_at.is_null())
     for row in query.order_by(Template.action_id):
@@ -268,7 +268,7 @@ def _resolve_content(account_id: int, step: Step, own: Template | None = None) -
 
 
 def _find_copied(account_id: int, step: Step, own: Template | None) -> Template | None:
-    """Return the template that a parsed step copies, or None if it names none or its own one."""
+    """Return the template that a parsed step copies, or None if it names none, or its own."""
     template_id = step["template_id"]
     if template_id is None or (own is not None and template_id == own.id):
         return None
@@ -387,7 +387,7 @@ def _list_message_steps(flow: Flow) -> list[tuple[str, Step, Template]]:
 
 
 def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[str, Any]], bool]:
-    """Return the messages of a flow for `write_plan`, and whether they differ from the last version's.
+    """Return the messages of a flow for `write_plan`, and whether they differ from those of the last version.
 
     Also labels the revisions that are newly published, so that they are not pruned. Raises Invalid as `publish` does.
     """
@@ -419,7 +419,7 @@ def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[st
 
 
 def _reuse_pinned(template: Template, pinned: dict[str, Any], previous: _PinnedMessage | None) -> dict[str, Any] | None:
-    """Return the message of the last version in the form of `write_plan` if it would be identical now, else None."""
+    """Return the last version's message in the form of `write_plan` if it would be the same now, else None."""
     if previous is None or (previous.template_id, previous.revision) != (template.id, template.revision):
         return None
     # Both are compared as decoded JSON, in which tuples are lists.

@@ -1,18 +1,18 @@
-"""How long a contact has waited, at least and at most, when it reaches a step of a flow."""
+"""The shortest and the longest time that a contact can have waited when it reaches a step of a flow."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from appliance.flows import branches, document
 
-# Steps after which a contact does not continue with the next one.
+# The kinds of steps after which a contact does not continue with the next step
 _LEAVING_KINDS = ("exit", "go_to")
 
 
 class WaitRange(NamedTuple):
     """The shortest and the longest wait, in seconds.
 
-    A wait for an hour of the day or for a date adds nothing, because its length depends on the contact.
+    A wait for an hour of the day or for a date adds 0 to both, because its length depends on the contact.
     """
 
     shortest: int
@@ -30,7 +30,7 @@ def find_wait_before(steps: Sequence[dict[str, Any]], step_id: int) -> WaitRange
     """Return how long a contact can have waited since it entered the flow when it reaches a step."""
     total = _NO_WAIT
     for predecessor in document.list_predecessors(steps, step_id):
-        # A step that contains the other one counts only with the branch that leads to it.
+        # A step whose branch contains that step counts only with this branch.
         taken = [
             branch.key
             for branch in branches.list_branches(predecessor)
@@ -46,12 +46,12 @@ def _contains(step: dict[str, Any], step_id: int) -> bool:
 
 
 def _wait_in(step: dict[str, Any]) -> WaitRange:
-    """Return how long a contact can be in a step with its branches, before it continues with the next step."""
+    """Return how long a contact can be in a step and its branches before it continues with the next step."""
     if step["type"] == "wait":
         seconds = int(step.get("duration") or 0)
         return WaitRange(seconds, seconds)
     listed = branches.list_branches(step)
-    # Contacts of a branch that ends in an exit or a jump do not continue with the next step.
+    # Contacts in a branch that ends in an exit or a jump do not continue with the next step.
     joining = [branch for branch in listed if not any(child["type"] in _LEAVING_KINDS for child in branch.steps)]
     ranges = [_sum_branch(step, branch) for branch in joining or listed]
     if not ranges:

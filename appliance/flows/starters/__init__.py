@@ -1,4 +1,4 @@
-"""The ready-made flows that a flow can begin from, in the order in which they are offered."""
+"""The ready-made flows from which a flow can be created, in the order in which they are offered."""
 
 from typing import Any, NamedTuple
 
@@ -35,9 +35,9 @@ KINDS: tuple[StarterKind, ...] = (
 
 
 class Starter(NamedTuple):
-    """A ready-made flow to begin from; `trigger`, `steps` and `data` are as in the request of `POST /flows`.
+    """A ready-made flow to begin with; `trigger`, `steps` and `data` are as in the request of `POST /flows`.
 
-    `data` has the simulations that show it (`scripts`).
+    `data` contains the simulations that demonstrate it (`scripts`).
     """
 
     key: str
@@ -49,11 +49,11 @@ class Starter(NamedTuple):
     data: dict[str, Any]
 
     def count_emails(self) -> int:
-        """Return the number of emails on all branches."""
+        """Return the number of emails in all branches."""
         return sum("design" in step for _, step in walk(self.steps))
 
     def count_steps(self) -> int:
-        """Return the number of steps on all branches."""
+        """Return the number of steps in all branches."""
         return sum(1 for _ in walk(self.steps))
 
 
@@ -82,7 +82,7 @@ def list_starters(account_id: int) -> tuple[Starter, ...]:
 def find_starter(account_id: int, key: str) -> Starter | None:
     """Return the starter with this key, in the look of the account's brand, or None.
 
-    The birthday is read from the most common of `birthday.FIELDS` that the account's contacts have.
+    The starter `birthday` uses the custom field among `birthday.FIELDS` that most of the account's contacts have.
     """
     starter = next((starter for starter in list_starters(account_id) if starter.key == key), None)
     if starter is not None and key == birthday.STARTER.key:

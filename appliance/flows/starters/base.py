@@ -1,4 +1,4 @@
-"""What the ready-made flows are made of: their parts, steps that several of them need, and simulations."""
+"""The building blocks of the ready-made flows: their parts, steps that several of them need, and simulations."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ HOUR, DAY = 3_600, 86_400
 
 
 class StarterParts(NamedTuple):
-    """The trigger and steps of a ready-made flow, as in `POST /flows`, and the simulations that show it.
+    """The trigger and steps of a ready-made flow, as in `POST /flows`, and the simulations that demonstrate it.
 
-    Steps of simulations are numbered from 1, a step before those of its branches.
+    Simulations refer to steps by numbers from 1, in document order: a step comes before those of its branches.
     """
 
     trigger: dict[str, Any]
@@ -23,14 +23,14 @@ class StarterParts(NamedTuple):
 
 
 class Kit(NamedTuple):
-    """What the parts of a flow are built with: the look of a brand, its website, and the emails of `letters`."""
+    """The material for the parts of a flow: the look of a brand, its website, and the starter emails (`letters`)."""
 
     look: Look
     home: str
     emails: Mapping[str, ReadyEmail]
 
     def get_email(self, name: str) -> Step:
-        """Return a step that sends an email of `letters`."""
+        """Return a step that sends the starter email with the key `name`."""
         return self.emails[name]._asdict()
 
     def write_email(self, subject: str, preheader: str, text: str, button: str) -> Step:
@@ -39,7 +39,7 @@ class Kit(NamedTuple):
 
 
 class StarterKind(NamedTuple):
-    """A ready-made flow; `label` is also its name. Label and description are marked texts.
+    """A ready-made flow; `label` is also its name. Label and description are marked for translation.
 
     `build` runs in the language of the account.
     """
@@ -51,7 +51,7 @@ class StarterKind(NamedTuple):
 
 
 def wait(days: int) -> Step:
-    """Return a step that waits for days."""
+    """Return a step that waits for a number of days."""
     return {"duration": days * DAY}
 
 
@@ -62,16 +62,17 @@ def split_on_event(event: str, yes: list[Step], no: list[Step]) -> Step:
 
 
 def await_event(event: str, days: int, no: list[Step]) -> Step:
-    """Return a step that waits for an event, and takes `no` if it does not come within days."""
+    """Return a step that waits for an event, and takes `no` if it does not come within `days`."""
     return {"type": "wait_until", "until": "event", "event_name": event, "timeout": days * DAY, "yes": [], "no": no}
 
 
 def script(
     name: str, events: list[dict[str, Any]], outcomes: dict[int, str], more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a simulation with assumed events and the outcomes of steps by number; the flow ends after its last step.
+    """Return a simulation with assumed events and the expected outcomes of steps by number.
 
-    `more` has other keys of the simulation, such as the contact.
+    It also expects that the flow ends after its last step. `more` has other keys of the simulation, such as the
+    contact.
     """
     expected: list[dict[str, Any]] = [{"step": step, "outcome": outcome} for step, outcome in outcomes.items()]
     return {"name": name, "events": events, "expect": [*expected, {"end": "completed"}], **(more or {})}

@@ -3,7 +3,7 @@
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.starters.base import Kit, StarterKind, StarterParts, script
 
-# The custom field with the birthday, as imported columns are named in the languages of the interface.
+# The names of the custom field with the birthday: those of imported columns in the languages of the interface
 FIELDS = (
     "birthday", "birth_date", "birthdate", "date_of_birth", "geburtstag", "geburtsdatum", "anniversaire",
     "date_de_naissance", "cumpleanos", "fecha_de_nacimiento", "compleanno", "data_di_nascita", "aniversario",

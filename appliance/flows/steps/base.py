@@ -35,10 +35,10 @@ _MAX_KEY_CHARACTERS = 100
 
 
 class Node(NamedTuple):
-    """One step of a compiled plan; `next` is a step id, or None for the end of the flow, and so are the `branches`.
+    """One step of a compiled plan; `next` and the values of `branches` are step ids, or None for the end of the flow.
 
     `branches` has the first step of each branch by its key; an empty branch leads to `next`. The `next` of the last
-    step in a branch is the step after the step with the branches, so that no lookup is needed.
+    step in a branch is the step after the step that has the branch, so that no lookup is needed.
     """
 
     id: int
@@ -67,7 +67,7 @@ class ActiveRun(Struct):
     action_id: int | None
     step_visit_id: int | None
     due_at: int
-    arrived_at: int = 0  # when it came to the step at which it waits; set by the engine
+    arrived_at: int = 0  # when it reached the step at which it waits; set by the engine
 
 
 class StepResult(NamedTuple):
@@ -112,9 +112,9 @@ def leave(reason: str) -> StepResult:
 class SimulationRules(NamedTuple):
     """How runs of a simulation differ from real ones.
 
-    With `has_own_times`, each run is at the time when it was due, and not at that of its batch. `seed` decides random
-    splits by contact and start instead of by run, so that two versions of a flow give a contact the same branch.
-    `branches` are the keys of the branches that a person chose for random splits, by step id.
+    With `has_own_times`, the time of each run is that at which it was due, not that of its batch. With a `seed`, random
+    splits depend on contact and start instead of the run, so that two versions of a flow give a contact the same
+    branch. `branches` are the keys of the branches that a user chose for random splits, by step id.
     """
 
     has_own_times: bool = False
@@ -128,8 +128,8 @@ NO_RULES = SimulationRules()
 class StepContext(NamedTuple):
     """The flow, its version and the current time in Unix milliseconds, for all runs of one execution of a step.
 
-    `notices` is the number of emails that were queued to colleagues, by step id, whose visits are not stored yet.
-    `repeats` says whether runs of the version can come to a step again. `rules` are those of a simulation.
+    `notices` is the number of emails to users of the account, by step id, that were queued in visits that are not
+    stored yet. `repeats` says whether runs of the version can come to a step again. `rules` are those of a simulation.
     """
 
     account_id: int
@@ -142,15 +142,15 @@ class StepContext(NamedTuple):
     rules: SimulationRules = NO_RULES
 
     def get_time(self, run: ActiveRun) -> int:
-        """Return the time of a run in Unix milliseconds: the current one, except in a simulation with own times.
+        """Return the time of a run in Unix milliseconds: the current time, except in a simulation with own times.
 
-        A run goes on a little after the moment that it has waited for, as in reality, so that a second wait for the
-        same time of day takes a day.
+        A run that has waited continues 1 ms after its due time. Otherwise a second wait for the same time of day would
+        end at once, and not after a day as in reality.
         """
         return run.due_at + (run.step_visit_id is not None) if self.rules.has_own_times else self.now
 
     def get_random_key(self, run: ActiveRun) -> int:
-        """Return the number that decides the random splits of a run."""
+        """Return the number by which a random split chooses the branch of a run."""
         if self.rules.seed is None:
             return run.id
         text = f"{self.rules.seed}:{run.contact_id}:{run.started_at}"
@@ -158,16 +158,16 @@ class StepContext(NamedTuple):
 
 
 class StepField(NamedTuple):
-    """A field of a step, for forms and for `/flows/spec`; its label and help are marked texts."""
+    """A field of a step, for forms and for `/flows/spec`; its label and help are marked for translation."""
 
     name: str
     label: str
     type: str  # text, line, duration, filters, boolean, object, design, list, event, channel, choice, time, ...
     required: bool = False
     help: str = ""
-    # For a `choice`: (value, label), with marked labels.
+    # For a `choice`: (value, label), with labels marked for translation
     options: tuple[tuple[str, str], ...] = ()
-    # The field applies only if the field `until` or `via` has one of these values; always, if there are none.
+    # The values of `until` or `via` with which the field applies; empty if it always does
     applies_to: tuple[str, ...] = ()
     default: Any = None
 
@@ -179,7 +179,7 @@ class StepField(NamedTuple):
 class ParseContext(NamedTuple):
     """The account, the path of the step in the request, and the errors so far, for parsing a step.
 
-    `new_id` returns an id that was never given in the flow, and `previous` is the stored step with the same id, if any.
+    `new_id` returns an id that was never used in the flow, and `previous` is the stored step with the same id, if any.
     """
 
     account_id: int
@@ -189,7 +189,7 @@ class ParseContext(NamedTuple):
     previous: Mapping[str, Any] | None = None
 
     def at(self, key: str) -> "ParseContext":
-        """Return the context for a part of the step."""
+        """Return the context for the part of the step at a key."""
         return self._replace(path=f"{self.path}.{key}")
 
     def add_fault(self, key: str, message: str) -> None:
@@ -198,7 +198,7 @@ class ParseContext(NamedTuple):
 
 
 def read_event_name(value: Any, key: str, context: ParseContext) -> Any:
-    """Parse the name of an event, of the account or of the service; add an error at `key` for any other value."""
+    """Return the name of an event of the account or of the service; for any other value, add an error at `key`."""
     if value is None:
         context.add_fault(key, gettext("can't be blank"))
     elif not isinstance(value, str):
@@ -209,21 +209,22 @@ def read_event_name(value: Any, key: str, context: ParseContext) -> Any:
 
 
 class StepKind(ABC):
-    """A kind of step: how its steps are parsed, shown and executed; its label is a marked text."""
+    """A kind of step: how its steps are parsed, shown and executed; its label is marked for translation."""
 
     type: ClassVar[str]
     label: ClassVar[str]
     icon: ClassVar[str]
-    # A step without `type` is of this kind if it has any of these keys; without claims, it must name its `type`.
+    # A step without `type` is of this kind if it has any of these keys. If a kind has none, its steps must have a
+    # `type`.
     claims: ClassVar[frozenset[str]] = frozenset()
     # All keys of its steps except `id`, `type` and `branch_keys`.
     keys: ClassVar[frozenset[str]] = frozenset()
-    # The keys that have the branches of its steps (`flows.branches`); empty without branches.
+    # The keys of the branches of its steps (`flows.branches`); empty if these have no branches
     branch_keys: ClassVar[tuple[str, ...]] = ()
-    # Whether contacts come to this step to wait, so that its waiting contacts are counted and simulations tell when a
-    # wait begins.
+    # Whether steps of this kind are waits. Then the contacts in them are counted, and simulations report when a wait
+    # begins.
     waits: ClassVar[bool] = False
-    # The number of runs to execute at once before the engine checks the time; 0 if any number of runs is fast.
+    # The number of runs that are executed before the engine checks the time; 0 if any number is fast
     batch_size: ClassVar[int] = 0
     fields: ClassVar[tuple[StepField, ...]] = ()
 
@@ -240,17 +241,18 @@ class StepKind(ABC):
         return {"yes": gettext("Yes"), "no": gettext("No")} if self.branch_keys else {}
 
     def list_outcomes(self, props: dict[str, Any]) -> dict[str, str]:
-        """Return the label of each outcome that says where a run went, by the outcome: those of the branches."""
+        """Return the labels of the outcomes that show where a run went: by default those of the branches."""
         return self.list_branches(props)
 
     def list_filters(self, props: dict[str, Any]) -> list[Any]:
-        """Return the filters, as sent, that a step with these props compares contacts and events with."""
+        """Return the filters, as sent, with which a step with these props compares contacts and events."""
         return list(props.get("filters") or [])
 
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return what a step with these props asks about contacts and events, empty if it asks nothing.
+        """Return what a step with these props reveals about contacts and events, empty if nothing.
 
-        Whoever may read the runs of a flow sees the answers, so a new question requires a key that may read contacts.
+        The runs of a flow show, for example, which contacts match a filter. So a key must be allowed to read contacts
+        to add such a question.
         """
         filters = self.list_filters(props)
         return {"filters": filters} if filters else {}
@@ -273,8 +275,8 @@ class StepKind(ABC):
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
         """Return details for the timeline entry of a simulated step.
 
-        The key `filters` has a `simulation_timeline.Reason` for each filter that the step tested; all other keys become
-        the entry's `data`.
+        The key `filters` has a `simulation_timeline.SplitReason` for each filter that the step tested; all other keys
+        become the entry's `data`.
         """
         return {}
 
@@ -283,12 +285,12 @@ class StepKind(ABC):
         """Return a short text that says what a step with these props does."""
 
     def name(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the name of a step with these props in a sentence: its kind with its title, or what it does."""
+        """Return the name of a step with these props within a sentence: its kind with its title, or what it does."""
         return gettext("“%(text)s”", text=self.summary(props, account_id))
 
 
-# SQL for marketing messages: the order by which the contact's channel `x` is chosen, sendable ones first, and the skip
-# reason of the chosen channel `h`.
+# SQL for marketing messages: the order in which the contact's channel `x` is chosen, sendable channels first, and the
+# skip reason of the chosen channel `h`
 _MARKETING = (
     "(x.subscribed = 1 AND x.suppression IS NULL)",
     "CASE WHEN h.id IS NULL THEN 'no_channel' "
@@ -297,7 +299,7 @@ _MARKETING = (
     "WHEN h.subscribed = 0 THEN 'no_consent' "
     "WHEN h.verified_at IS NULL AND :double THEN 'not_verified' END",
 )
-# The same for transactional messages, which need no consent; a subscribed address still comes first.
+# The same for transactional messages, which need no consent; a subscribed address still comes first
 _TRANSACTIONAL = (
     "(x.suppression IS NULL) * 2 + x.subscribed",
     "CASE WHEN h.id IS NULL THEN 'no_channel' WHEN h.suppression IS NOT NULL THEN 'suppressed_' || h.suppression END",
@@ -317,7 +319,7 @@ _INSERT_MESSAGES = (
     "ON CONFLICT (run_id, step_id, round) WHERE run_id IS NOT NULL DO NOTHING "
     "RETURNING run_id, id, contact_id, skip_reason, test"
 )
-# The number of earlier visits of a run to the step, each of which has created a message.
+# SQL for the number of earlier visits of the step by a run, each of which has created a message
 _ROUND = "(SELECT count(*) FROM step_visit v WHERE v.run_id = r.id AND v.action_id = :step AND v.left_at IS NOT NULL)"
 _SELECT_STEP = (
     "SELECT s.template_id, s.pinned, a.time_zone, a.transactional_allowed, json_extract(f.data, '$.quiet_hours') "
@@ -327,11 +329,11 @@ _SELECT_STEP = (
 
 
 def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-    """Create the message of a step for each run that has none of this visit, and return the results in their order.
+    """Create the message of a step for each run that has none of this visit; return the results in order.
 
-    If the contact may not get the message, a skipped message is created, and the result of the run has the skip
-    reason. Messages beyond a limit of the account wait until the next day or month. Raises ValueError for a step
-    without content.
+    If the contact may not get the message, a skipped message is created, and the result of the run has the skip reason.
+    Messages beyond a limit of the account wait until the next day or month. Raises ValueError for a step without
+    content.
     """
     require_write_transaction()
     values = _get_common_values(channel, node, context)
@@ -363,7 +365,7 @@ def _get_common_values(channel: str, node: Node, context: StepContext) -> dict[s
     return {
         "account": context.account_id, "flow": context.flow_id, "step": node.id, "template": template_id,
         "channel": channel, "kind": "phone" if channel == "sms" else "email", "transactional": transactional,
-        # The number that sends an SMS depends on the recipient's country, and is chosen when the SMS is sent.
+        # The sender of an SMS depends on the recipient's country, and is chosen when the SMS is sent.
         "sender": None if channel == "sms" else message["sender"]["email"],
         "reply_to": None if channel == "sms" else message["sender"]["reply_to"],
         "double": message["double_opt_in"],
@@ -406,8 +408,8 @@ class _UtmField(Struct):
 class MessageStep(StepKind):
     """Base class of steps that send a message.
 
-    The stored props are `template_id`, `transactional` and, if the step has its own, `utm`. Parsed props also have
-    `content`, the content fields of the request; fields that are absent keep their value in the template.
+    The stored props are `template_id`, `transactional` and, if the step has its own UTM parameters, `utm`. Parsed props
+    also have `content`, the content fields of the request; absent fields keep their value in the template.
     """
 
     content_type: ClassVar[type[Struct]] = Content
@@ -467,14 +469,14 @@ class MessageStep(StepKind):
         return dumped | {"template_id": props.get("template_id")}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return (key, message) for missing content, and for a transactional message if the account allows none."""
+        """Return (key, message) for missing content, and for a transactional message if the account forbids these."""
         missing = self.list_missing_content(get_content(props))
         if props.get("transactional") and not _is_allowed(account_id):
             missing.append(("transactional", gettext(SERVICE_MESSAGES_OFF)))
         return missing
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Create a message in the ledger for each run; all runs continue, even those whose message is skipped."""
+        """Create a message in the ledger for each run; all runs continue, also those whose message is skipped."""
         return create_messages(self.type, node, runs, context)
 
     @abstractmethod
@@ -483,7 +485,7 @@ class MessageStep(StepKind):
 
 
 def get_content(props: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a step: `content` of its props if it is there, else the fields of its template."""
+    """Return the content of a step: `content` of its props if it has that, else the fields of its template."""
     if "content" in props:
         return dict(props["content"])
     template = Template.get_or_none(Template.id == props.get("template_id"))
@@ -506,7 +508,8 @@ def _template_exists(account_id: int, template_id: Any) -> bool:
     return bool(Template.select().where(Template.account == account_id, Template.id == template_id).exists())
 
 
-# Returns the stored props of an item of `branches`; errors are added at a path below `context`, that of the item.
+# A function that returns the stored props of an item of `branches`. It adds errors at a path below that of the item,
+# which is the path of `context`.
 ItemReader = Callable[[dict[str, Any], ParseContext], dict[str, Any]]
 
 
@@ -516,7 +519,7 @@ def read_branches(
     """Parse `branches` of a request and return the stored items, without their steps; add every error to `context`.
 
     `keys` are the props of an item, and `sizes` the allowed numbers of items. A branch with the `key` of a branch of
-    the stored step keeps it, and all others get new keys, because a key is never given twice in a flow.
+    the stored step keeps this key. All others get new keys, because a key is never used twice in a flow.
     """
     if value is None:
         value = []

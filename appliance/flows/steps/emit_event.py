@@ -67,7 +67,7 @@ class EmitEvent(StepKind):
         return {key: value for key, value in props.items() if key != "event_data" or value}
 
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return which event gets the data of the trigger event, because other flows may branch on them."""
+        """Return which event gets the data of the triggering event, because other flows may use that data."""
         return {"forwarded_to": props["event_name"]} if props.get("forward_event_data") else {}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
@@ -89,5 +89,5 @@ class EmitEvent(StepKind):
         return gettext("Record the event “%(event)s”", event=log.name_event(props["event_name"]))
 
     def name(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the text of `summary`, which has quotation marks already."""
+        """Return the text of `summary`, which already has quotation marks."""
         return self.summary(props, account_id)

@@ -1,6 +1,6 @@
 """The step that continues with another step, earlier or later, a limited number of times for each run.
 
-`flows.jumps` checks the steps that it leads to; a published version stores the step beside its id as `target`.
+`flows.jumps` checks its targets. A published version stores the target step as `target`, beside its id.
 """
 
 import json
@@ -22,7 +22,7 @@ from appliance.flows.triggers import check_integer
 from appliance.storage.database import rows
 
 MAX_JUMPS, DEFAULT_JUMPS = 100, 1
-# The outcome of a visit that jumped, and the key of the step that it leads to in a plan.
+# The outcome of a visit that jumped, which is also the key of the target step in a plan
 JUMPED = "jumped"
 _COUNT_JUMPS = (
     "SELECT run_id, count(*) FROM step_visit WHERE run_id IN (SELECT value FROM json_each(?)) AND action_id = ? "
@@ -52,7 +52,7 @@ class GoTo(StepKind):
         step_id, max_jumps = raw.get("step_id"), raw.get("max_jumps")
         if error := check_integer(1, 2**63 - 1)(step_id):
             context.add_fault("step_id", gettext(error))
-            # Whatever was sent, such as a list, is not a key to look up.
+            # The sent value may be anything, such as a list, which cannot be a key.
             step_id = None
         max_jumps = DEFAULT_JUMPS if max_jumps is None else max_jumps
         if error := check_integer(1, MAX_JUMPS)(max_jumps):
@@ -60,13 +60,13 @@ class GoTo(StepKind):
         return {"step_id": step_id, "max_jumps": max_jumps}
 
     def list_outcomes(self, props: dict[str, Any]) -> dict[str, str]:
-        """Return labels for the runs that jumped, and for those that continued because they had jumped often enough."""
+        """Return labels for runs that jumped, and for runs that continued because they had jumped `max_jumps` times."""
         return {JUMPED: gettext("Jumped"), CONTINUE.outcome: gettext("Limit reached, continued")}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Return a jump for each run that has made fewer than `max_jumps` jumps here; the others continue.
 
-        A run passes this step once between two waits, so the visits that are stored are all that count.
+        Stored visits suffice for the count, because a run passes this step at most once between two waits.
         """
         run_ids = json.dumps([run.id for run in runs])
         counts = dict(rows(_COUNT_JUMPS, (run_ids, node.id)))
@@ -74,7 +74,7 @@ class GoTo(StepKind):
         return [jump if counts.get(run.id, 0) < node.props["max_jumps"] else CONTINUE for run in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a text with the step that it leads to, if that is known."""
+        """Return a text with the step to which it leads, if that is known."""
         from appliance.flows.steps import BY_TYPE  # the registry imports this module
 
         target = props.get("target")
@@ -83,5 +83,5 @@ class GoTo(StepKind):
         return gettext("Go to %(step)s", step=BY_TYPE[target["type"]].name(target, account_id))
 
     def name(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the text of `summary`, which has quotation marks already."""
+        """Return the text of `summary`, which already has quotation marks."""
         return self.summary(props, account_id)

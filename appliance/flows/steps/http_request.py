@@ -1,7 +1,7 @@
 """The step that makes an HTTP request, waits for its response, and stores values of the response.
 
-The request is a row (`request_queue`), made by a worker of its own, so neither the engine nor a transaction waits for
-the server. The run waits at the step until the result has come, at most `timeout` seconds.
+The request is a row (`request_queue`) that a separate worker processes, so neither the engine nor a transaction waits
+for the server. The run waits at the step until there is a result, at most `timeout` seconds.
 """
 
 import re
@@ -39,7 +39,7 @@ METHODS = ("POST", "PUT", "GET")
 MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS = 60, 259_200, 3_600
 MAX_HEADERS, MAX_HEADER_CHARACTERS = 20, 2_000
 MIN_SECRET_CHARACTERS, MAX_SECRET_CHARACTERS = 16, 200
-# The prop of a stored step with its simulated response, which only simulations set (`simulator`).
+# The prop of a stored step with its simulated response, which only simulations set (`simulator`)
 SIMULATED = "simulated_response"
 # RFC 9110, 5.6.2 and 5.5: a token, and visible ASCII with spaces.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
@@ -147,7 +147,7 @@ class HttpRequest(StepKind):
         return {"yes": gettext("Succeeded"), "no": gettext("Failed")}
 
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return what is sent where, and what is stored, because a request can send any data of the contact away."""
+        """Return the target, the sent data and the stored values, because a request can send any contact data away."""
         keys = ("url", "payload", TO_CONTACT, TO_RUN)
         return {"request": {key: props[key] for key in keys if props.get(key)}}
 
@@ -167,7 +167,7 @@ class HttpRequest(StepKind):
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Add the request of each run that arrives, and use the result of each run that has waited.
 
-        A test run makes no request and takes `yes`; so does a simulation, unless it plays another response.
+        A test run makes no request and takes `yes`. So does a simulation, unless it has another response for the step.
         """
         if write_state.is_sandboxed:
             return [_use_result(run, _simulate_response(node.props), context) for run in runs]
@@ -183,7 +183,7 @@ class HttpRequest(StepKind):
         ]  # fmt: skip
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return the response that the simulation played, and the values that the step took from it."""
+        """Return the simulated response, and the values that the step took from it."""
         response = node.props.get(SIMULATED) or {}
         values = _simulate_response(node.props).answers
         return {
@@ -219,7 +219,7 @@ def _read_method(value: Any, context: ParseContext) -> str:
 
 
 def _get_stored(url: str, context: ParseContext) -> dict[str, Any]:
-    """Return the stored step if the secrets that it has may be sent to a URL, else an empty one."""
+    """Return the stored step if its secrets may be sent to a URL, else an empty one."""
     stored = dict(context.previous or {})
     is_same = request_template.get_origin(str(stored.get("url") or "")) == request_template.get_origin(url)
     # The label of a secret contains the URL's origin, which is the same.
@@ -227,7 +227,7 @@ def _get_stored(url: str, context: ParseContext) -> dict[str, Any]:
 
 
 def _read_headers(value: Any, key: str, stored: dict[str, str], context: ParseContext) -> dict[str, str]:
-    """Parse `headers` or `secret_headers`; one that is null keeps its value in `stored`, which is encrypted."""
+    """Parse `headers` or `secret_headers`; a header that is null keeps its encrypted value in `stored`."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -260,12 +260,12 @@ def _read_headers(value: Any, key: str, stored: dict[str, str], context: ParseCo
 
 
 def _seal(text: str, url: str, context: ParseContext) -> str:
-    """Return a secret encrypted for the origin of a URL; an empty text if the URL is invalid."""
+    """Return a secret encrypted for the origin of a URL; "" if the URL is invalid."""
     return request_template.seal_secret(context.account_id, url, text) if url else ""
 
 
 def _read_signing_secret(raw: dict[str, Any], url: str, stored: dict[str, Any], context: ParseContext) -> str | None:
-    """Parse `signed` and `signing_secret`, and return the secret encrypted; None without a signature."""
+    """Parse `signed` and `signing_secret`, and return the encrypted secret; None without a signature."""
     secret = raw.get("signing_secret")
     if raw.get("signed") not in (None, True):
         context.add_fault("signed", gettext("is invalid"))
@@ -294,7 +294,7 @@ def _read_mapping(value: Any, key: str, context: ParseContext) -> dict[str, str]
 
 
 def _simulate_response(props: dict[str, Any]) -> Result:
-    """Return the result of the response that a simulation plays; by default a success without values."""
+    """Return the result of the simulated response; by default a success without values."""
     response = props.get(SIMULATED) or {}
     status = int(response.get("status", 200))
     if not 200 <= status < 300:
@@ -306,7 +306,7 @@ def _simulate_response(props: dict[str, Any]) -> Result:
 
 
 def _use_result(run: ActiveRun, result: Result | None, context: StepContext) -> StepResult:
-    """Store the values of a response, and return the branch; the values are not stored if they are not valid data."""
+    """Store the values of a response, and return the branch; values that are not valid custom data are not stored."""
     if result is None or result.status not in (SUCCEEDED, FAILED):
         return take("no", "timed_out")
     if result.status == FAILED:

@@ -23,7 +23,7 @@ from appliance.storage.models import ContactList
 
 
 class _ListStep(StepKind):
-    """Base class of steps that change one list; `summary` puts the list's name into `pattern`, a marked text."""
+    """Base class of steps that change one list; `summary` inserts its name into `pattern`, marked for translation."""
 
     icon = "list"
     keys = frozenset({"contact_list_id"})
@@ -57,9 +57,9 @@ class ListAdd(_ListStep):
     pattern = gettext_noop("Add to %(list)s")
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Add all contacts to the list; the step is skipped for contacts who left the list themselves.
+        """Add all contacts to the list, except those who left the list themselves, for whom the step is skipped.
 
-        It is skipped for all if the list has been deleted, or has become the mirror of a segment.
+        It is skipped for all contacts if the list has been deleted, or has become the mirror of a segment.
         """
         list_id = node.props["contact_list_id"]
         reason = _get_skip_reason(context.account_id, list_id)

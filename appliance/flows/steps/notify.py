@@ -1,4 +1,4 @@
-"""The step that tells the team that a contact came to it, by email or in Slack, at most `MAX_PER_HOUR` times an hour.
+"""The step that notifies the team that a contact came to it, by email or Slack, at most `MAX_PER_HOUR` times an hour.
 
 A message to Slack is a request of the flow (`request_queue`) for which no run waits: `{"text": …}` to an incoming
 webhook (docs.slack.dev/messaging/sending-messages-using-incoming-webhooks).
@@ -34,11 +34,11 @@ from appliance.storage.database import scalar, write_state
 from appliance.storage.models import Account, Channel, Contact, User
 from appliance.webhooks.subscriptions import url_host
 
-# A flow that thousands enter at once must not fill a mailbox; the flow's page lists all contacts.
+# The limit keeps a flow that thousands enter at once from filling a mailbox; the flow's page lists all contacts.
 MAX_PER_HOUR = 20
 MAX_NOTE_CHARACTERS = 500
 VIAS = _EMAIL, _SLACK = ("email", "slack")
-# Slack may be down for a while; a message of yesterday is of no use.
+# Slack may be unreachable for a while, but after this time the message is of no use.
 _SLACK_MS = 86_400_000
 _COUNT_NOTICES = (
     "SELECT count(*) FROM step_visit WHERE flow_id = ? AND action_id = ? AND outcome = 'on' AND reason IS NULL "
@@ -49,7 +49,7 @@ _COUNT_NOTICES = (
 class Notify(StepKind):
     """A step that emails a user of the account, or posts to Slack, with the name of the contact and a note.
 
-    The URL of a webhook lets everyone post who knows it, so it is stored encrypted.
+    The URL of a webhook is stored encrypted, because everybody who knows it can post.
     """
 
     type = "notify"
@@ -104,7 +104,7 @@ class Notify(StepKind):
         return {"request": {"url": props["slack_url"]}} if props.get("via") == _SLACK else {}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return an error for a user that has no access any more."""
+        """Return an error for a user who no longer has access."""
         if props.get("via") == _SLACK:
             return []
         user = _find_user(account_id, props["user_id"])
@@ -115,9 +115,9 @@ class Notify(StepKind):
         return RequestSpec("POST", request_template.unseal_secret(account_id, "", props["slack_url"]))
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Queue a message for each run in the transaction of its step, until there were `MAX_PER_HOUR` in an hour.
+        """Queue a message for each run in the transaction of its step, up to `MAX_PER_HOUR` in an hour.
 
-        All others continue with the reason `too_many_notices`. Test runs and simulations send nothing.
+        All further runs continue with the reason `too_many_notices`. Test runs and simulations send nothing.
         """
         is_slack = node.props.get("via") == _SLACK
         user = None if is_slack else _find_user(context.account_id, node.props["user_id"])
@@ -140,14 +140,14 @@ class Notify(StepKind):
                 else:
                     _queue_email(user, node.props["note"], run, context)
                 results.append(CONTINUE)
-        # Only now, because an error before undoes the emails of all these runs.
+        # Counted only here, because an earlier error reverts the emails of all these runs.
         context.notices[node.id] += results.count(CONTINUE)
         return results
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return the name of the user that the email, or the host that the message to Slack, would go to.
+        """Return the name of the user who would get the email, or the host that would get the Slack message.
 
-        Not the address, with which the user signs in: keys that may simulate flows may not list the users.
+        The address of the user is left out: keys that may simulate flows may not list the users, who sign in with it.
         """
         if node.props.get("via") == _SLACK:
             return {"to": node.props["slack_host"]}
@@ -178,7 +178,7 @@ def _read_note(note: Any, context: ParseContext) -> str:
 
 
 def _read_slack_url(url: Any, context: ParseContext) -> dict[str, str]:
-    """Return the encrypted URL of a webhook and its host; without a URL those that are stored."""
+    """Return the encrypted URL of a webhook and its host; without a URL in the request, the stored ones."""
     stored = context.previous or {}
     if url is None and stored.get("slack_url"):
         return {key: stored[key] for key in ("slack_url", "slack_host")}
@@ -211,7 +211,7 @@ def _queue_slack_message(node: Node, run: ActiveRun, context: StepContext) -> No
 
 
 def _escape(text: str) -> str:
-    """Return a text with the three characters escaped that have a meaning in messages of Slack."""
+    """Return a text in which the three special characters of Slack messages (`&`, `<`, `>`) are escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -243,7 +243,7 @@ def _build_email(has_note: bool, link: str) -> SystemEmail:
 
 
 def _name_contact(run: ActiveRun) -> str:
-    """Return the name and the first address of the contact of a run, or its number."""
+    """Return the name and the first address of a run's contact, or its id if it has neither."""
     contact = Contact.get_by_id(run.contact_id)
     channel = Channel.select().where(Channel.contact == run.contact_id).order_by(Channel.id).first()
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))

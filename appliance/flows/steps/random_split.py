@@ -1,9 +1,9 @@
 """The step that splits contacts at random between branches with shares, for example to compare two series of emails.
 
-The branch follows from the id of the run, and a run that comes to the step again takes the same one. All branches
-continue with the step after the split. With a metric, the branches are compared (`split_tests`), and once there is a
-winner, all runs take it that come to the step for the first time. With `uneven`, the shares of later runs follow from
-what the branches have reached. A simulation may choose the branch (`SimulationRules`).
+The branch depends on the id of the run, and a run that comes to the step again takes the same one. All branches
+continue with the step after the split. With a `metric`, the branches are compared (`split_tests`); once there is a
+winner, all runs that come to the step for the first time take it. With `uneven`, the shares of later runs depend on the
+results of the branches. A simulation may choose the branch (`SimulationRules`).
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ class RandomSplit(StepKind):
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
         """Parse `branches`, each with a `share` from 0 to 100, which add up to 100, and optionally a `name`.
 
-        With a `metric`, also what belongs to the test.
+        With a `metric`, also parse the fields of the test.
         """
         sizes = range(MIN_BRANCHES, MAX_VARIANTS + 1)
         branches = read_branches(raw.get(LISTED_KEY), context, _ITEM_KEYS, _read_item, sizes)
@@ -94,7 +94,7 @@ class RandomSplit(StepKind):
         return {LISTED_KEY: branches, **_read_test(raw, context)}
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the props, without those of the test that are not set."""
+        """Return the props, without fields of the test that are not set."""
         return {key: value for key, value in props.items() if value}
 
     def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
@@ -117,7 +117,7 @@ class RandomSplit(StepKind):
         winner = test.winner if test.winner in node.branches else None
         if winner is None and not test.weights:
             return chosen
-        # Other weights would give a run that was here before another branch.
+        # With other weights, a run that was here before would get another branch.
         taken = split_tests.find_taken([run.id for run in runs], node.id) if context.repeats else {}
         if winner is not None:
             chosen = [take(winner, split_tests.WINNER_TAKEN)] * len(runs)
@@ -126,7 +126,7 @@ class RandomSplit(StepKind):
         ]  # fmt: skip
 
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the event by which branches are compared: the report of one contact would tell whether it had it."""
+        """Return the event by which branches are compared, because results of one contact show whether it had it."""
         if props.get("metric") != split_tests.EVENT:
             return {}
         return {"event": props["event_name"], "by_amount": bool(props.get("by_amount"))}
@@ -140,7 +140,7 @@ class RandomSplit(StepKind):
 
 
 def _read_test(raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-    """Return what belongs to the test of a split, empty without a metric; other keys must be absent then."""
+    """Return the fields of the test of a split; without a metric {}, and the other fields must be absent."""
     metric, decider = raw.get("metric"), raw.get("decided_by")
     uneven = _read_flag("uneven", raw, context)
     if metric is None or metric not in split_tests.METRICS:
@@ -170,19 +170,19 @@ def _read_flag(key: str, raw: dict[str, Any], context: ParseContext) -> bool:
 
 
 def _format(share: int | None) -> str:
-    """Return a share as text; None is an invalid one."""
+    """Return a share as text; None is an invalid share."""
     return "" if share is None else i18n.format_percent(share / _PERCENT, 0)
 
 
 def name_branch(item: dict[str, Any], index: int) -> str:
-    """Return the name of a branch; without one a letter, from A."""
+    """Return the name of a branch; without a name, a letter from A."""
     return str(item["name"]) or chr(ord("A") + index)
 
 
 @lru_cache(maxsize=1_000)
 def _assign(flow_id: int, step_id: int, weights: tuple[float, ...]) -> Assignment:
     """Return the assignment of a step: all runs, divided by the weights of the branches."""
-    # Two numbers as one: neither ids of flows nor those of steps reach 2^31.
+    # Combines two numbers into one, because neither ids of flows nor those of steps reach 2^31.
     return add_batch(start_assignment((flow_id << 31) + step_id), 1.0, weights)
 
 

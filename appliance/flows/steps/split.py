@@ -29,7 +29,7 @@ from appliance.flows.steps.base import (
 )
 from appliance.storage.database import rows
 
-# One statement matches the filters for many runs.
+# The filters are matched for many runs in one statement.
 
 _SELECT_MATCHING_RUNS = (
     "SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id WHERE r.id IN (SELECT value FROM "
@@ -46,7 +46,7 @@ def get_sql_scope(account_id: int) -> Scope:
 def match_runs(account_id: int, filters: list[Any], runs: Sequence[ActiveRun]) -> set[int]:
     """Return the ids of the runs whose contacts match the filters now, from one SQL statement.
 
-    Raises Invalid for invalid filters, and ConditionsTooSlow if they cost more than a write transaction may.
+    Raises Invalid for invalid filters, and ConditionsTooSlow if they cost more than a write transaction allows.
     """
     scope = get_sql_scope(account_id)
     condition = compiler.compile_filters(read.parse_filters(filters, scope), scope)

@@ -29,7 +29,7 @@ from appliance.flows.steps.base import (
 from appliance.storage.database import fold_case, rows, scalar
 
 MAX_BRANCHES, MAX_VALUES, MAX_VALUE_CHARACTERS = 20, 50, 200
-# The types of fields whose values can be listed: a number or a date is compared by a `split` instead.
+# The types of fields whose values can be listed. For a number or a date, there is `split` instead.
 FIELD_TYPES = ("text", "code", "tags", "json")
 _ITEM_KEYS = frozenset({"values"})
 _SELECT_BRANCHES = (
@@ -58,9 +58,9 @@ class SplitValue(StepKind):
     )  # fmt: skip
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse `field`, as filters name it, and `branches`, each with its `values`.
+        """Parse `field`, by its name in filters, and `branches`, each with its `values`.
 
-        Values that differ only in case are equal, and no two branches have the same value.
+        Values that differ only in case count as equal, and no two branches may have the same value.
         """
         name = raw.get("field")
         if name is None:
@@ -77,7 +77,7 @@ class SplitValue(StepKind):
         return {"field": name, LISTED_KEY: branches}
 
     def list_branches(self, props: dict[str, Any]) -> dict[str, str]:
-        """Return the values of each branch, hidden where contact data is masked, and the branch of all others."""
+        """Return the labels of the branches: their values, hidden if contact data is masked, and a text for `else`."""
         items = personal.hide_values(props).get(LISTED_KEY, ())
         labels = {item["key"]: ", ".join(item["values"]) for item in items}
         return {**labels, ELSE: gettext("Everyone else")}
@@ -87,7 +87,7 @@ class SplitValue(StepKind):
         return [_build_filter(props["field"], item["values"]) for item in props[LISTED_KEY]]
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Return the first branch with the value of each run's contact or event; one statement decides for all runs."""
+        """Return the first branch with the value of each run's contact or event; one SQL statement serves all runs."""
         scope = split.get_sql_scope(context.account_id)
         parameters: dict[str, Any] = {"runs": json.dumps([run.id for run in runs])}
         cases = []
@@ -100,7 +100,7 @@ class SplitValue(StepKind):
         return [take(chosen.get(run.id) or ELSE) for run in runs]
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return the field, and the value that the contact or event has there; None without one."""
+        """Return the field, and its value for the contact or event, or None."""
         field = find_value_field(node.props["field"])
         if field is None:
             return {}
@@ -119,7 +119,7 @@ def find_value_field(name: str) -> Field | None:
 
 
 def title_field(name: str) -> str:
-    """Return the title of a field; that of an event's data says so."""
+    """Return the title of a field; for a field of event data the title says so."""
     field = find_value_field(name)
     if field is None:
         return name
@@ -171,7 +171,7 @@ def _build_filter(field: str, values: Sequence[str]) -> dict[str, Any]:
 
 
 def _parse_scalar(text: str) -> list[Any]:
-    """Return the number or boolean that a text stands for, in a list; an empty list for any other text."""
+    """Return the number or boolean that a text represents, in a list; [] for any other text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -24,7 +24,7 @@ from appliance.storage.database import fold_case
 
 
 class _TagStep(StepKind):
-    """Base class of steps that change one tag; `summary` puts the tag into `pattern`, a marked text."""
+    """Base class of steps that change a tag; `summary` inserts the tag into `pattern`, marked for translation."""
 
     icon = "tag"
     batch_size = 10
@@ -42,23 +42,23 @@ class _TagStep(StepKind):
         return {"tag": str(tag).strip()}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Change the tag of each contact, as the API does; a contact that needs no change is left as it is.
+        """Change the tag of each contact as the API does; a contact that needs no change is not updated.
 
-        The step is skipped for a deleted contact, and for one that has too many tags already.
+        The step is skipped for a deleted contact, and for one that already has too many tags.
         """
         evidence = Evidence("flow", f"flow:{context.flow_id}")
         return [self._change(run, node.props["tag"], evidence) for run in runs]
 
     @abstractmethod
     def change_tags(self, tags: list[str], tag: str) -> list[str]:
-        """Return the tags of a contact after the step, regardless of upper and lower case."""
+        """Return the tags of a contact after the step; upper and lower case do not matter."""
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the tag."""
         return gettext(self.pattern, tag=props["tag"])
 
     def name(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the text of `summary`, which has quotation marks already."""
+        """Return the text of `summary`, which already has quotation marks."""
         return self.summary(props, account_id)
 
     def _change(self, run: ActiveRun, tag: str, evidence: Evidence) -> StepResult:

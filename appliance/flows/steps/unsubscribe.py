@@ -28,10 +28,11 @@ from appliance.storage.models.message import OPEN
 CHANNELS = ("email", "sms")
 # The kind of a contact's channels for each value of the step's `channel`.
 _KINDS = {"email": "email", "sms": "phone"}
-# An earlier step may just have queued a message, such as a goodbye. It would be skipped if the contact were
-# unsubscribed before it is sent, so the step waits for it: at first a second, then as long again as it has waited.
+# An earlier step may just have queued a message, such as a goodbye, which would be skipped if the contact were
+# unsubscribed first. So the step waits until it is sent: a second at first, and then each time as long as it has waited
+# so far.
 _MIN_WAIT_MS, _MAX_WAIT_MS = 1_000, 900_000
-# After this time, a message that still could not be sent is given up.
+# After this time the step no longer waits for a message.
 _MAX_MESSAGE_AGE_MS = 86_400_000
 _OPEN_MESSAGES = (
     "SELECT run_id, max(created_at) FROM message WHERE run_id IN (SELECT value FROM json_each(?1)) AND channel = ?2 "
@@ -68,10 +69,10 @@ class Unsubscribe(StepKind):
         """Opt out the subscribed addresses of each contact on the channel, with the flow as the evidence.
 
         An earlier opt-out is recorded again if it came with an import (docs/decisions.md#9). The step counts as
-        skipped, with a reason, for a deleted contact and for a contact who has no subscribed address.
+        skipped, with a reason, for a deleted contact and for a contact without a subscribed address.
 
-        A run waits at the step while a marketing message that the run created on the channel is not sent yet, at most
-        a day after its creation.
+        A run waits at the step while a marketing message that the run created on the channel is not sent yet, at most a
+        day after the message was created.
         """
         channel = node.props["channel"]
         created = _get_open_messages(runs, channel, context.now)

@@ -1,7 +1,7 @@
 """The step that makes a run wait until an hour of the day, a date of the contact, or an event of the contact.
 
-A wait for a date or an event has two branches: `yes` when it came, `no` when there is no such date, or it is past, or
-the event did not come in time. An empty branch continues with the next step.
+A wait for a date or an event has two branches. A run takes `yes` if the date or event came, and `no` if there is no
+such date, if it is past, or if the event did not come in time. An empty branch continues with the next step.
 """
 
 import json
@@ -117,9 +117,9 @@ class WaitUntil(StepKind):
         return {}
 
     def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the filters with their event, the field of the date, or that the contact's time zone counts.
+        """Return the event with its filters, the field of the date, or that the contact's time zone is used.
 
-        An event without filters is not a question, as in a trigger.
+        A wait for an event without filters reveals nothing, as in a trigger.
         """
         if props.get("until") == _EVENT:
             return {"filters": props["filters"], "event": props["event_name"]} if props["filters"] else {}
@@ -134,14 +134,14 @@ class WaitUntil(StepKind):
         return []
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Let each run that has just arrived wait, and let those that have waited continue, on their branch.
+        """Let each run that has just arrived wait, and let those that have waited continue, with their branch.
 
-        The moment is computed on arrival; the contact's zone and date are those of that time.
+        The time is computed on arrival, from the contact's zone and date at that time.
         """
         return _RUNNERS[node.props["until"]](node.props, runs, context)
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return the time zone of the wait and where it comes from, or the event that it waits for."""
+        """Return the time zone of the wait and its source, or the event for which it waits."""
         if node.props["until"] == _EVENT:
             return {"event": node.props["event_name"]}
         zone = _find_zones(node.props, [run], context.account_id).get(run.id)
@@ -304,7 +304,7 @@ def _run_date(props: dict[str, Any], runs: Sequence[ActiveRun], context: StepCon
 
 
 def _add_days(day: Any, props: dict[str, Any], local: LocalZone) -> int | None:
-    """Return the moment of a date with the offset of a step in Unix milliseconds, None if there is no such day."""
+    """Return the time of a date plus the offset of a step in Unix milliseconds, or None if there is no such day."""
     try:
         return get_due_moment(day + timedelta(days=props["offset_days"]), props["at"], local.zone)
     except (OverflowError, ValueError):
@@ -331,7 +331,7 @@ _RUNNERS: dict[str, Callable[[dict[str, Any], Sequence[ActiveRun], StepContext],
 
 
 def _find_zones(props: dict[str, Any], runs: Sequence[ActiveRun], account_id: int) -> dict[int, LocalZone]:
-    """Return, by run id, the time zone in which a step counts for each run that still has its contact."""
+    """Return the time zone that applies to each run, by run id; runs whose contact was deleted are left out."""
     contact_ids = {run.id: run.contact_id for run in runs if run.contact_id is not None}
     if props["time_zone"] == "account":
         return dict.fromkeys(contact_ids, time_zones.get_account_zone(account_id)) if contact_ids else {}
