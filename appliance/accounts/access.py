@@ -108,7 +108,7 @@ class Credential(NamedTuple):
 
     @property
     def can_read_contacts(self) -> bool:
-        """Whether the credential may see what contacts are: contact data that is not masked."""
+        """Whether the credential may read contacts, with contact data that is not masked."""
         return self.has_scope("contacts:read") and not self.is_masked
 
     def has_scope(self, scope: str) -> bool:
@@ -336,9 +336,9 @@ def get_hourly_limit(own_limit: int | None) -> int:
 
 
 def count_submission(key_id: int, now: int, is_new: bool) -> bool:
-    """Count an email that was submitted by SMTP with a key; one that is not new only counts as a use of the key.
+    """Record a use of a key by SMTP submission; with `is_new`, also count an email.
 
-    Return False, without counting, if the key was revoked.
+    Returns False if the key was revoked; its row is then unchanged.
     """
     require_write_transaction()
     _last_uses[key_id] = now
@@ -372,8 +372,9 @@ _ROLE_SCOPES = {
 }
 # The scopes that an own role can have (`accounts/roles.py`).
 OWN_ROLE_SCOPES = SCOPES | {EXPORT_SCOPE}
-# Those that a role without `contacts:read`, or with masked contact data, cannot have: they change or download contacts,
-# or decide what is sent to them or about them, and so could find out everything about them (docs/threats.md#t45).
+# The scopes that a role without `contacts:read`, or with masked contact data, cannot have: they change or download
+# contacts, or decide what is sent to them or about them, and so could find out everything about them
+# (docs/threats.md#t45).
 FULL_DATA_SCOPES = frozenset(
     ("contacts:write", "contacts:export", "events:write", "account:write", "messages:send", "campaigns:send",
      "campaigns:approve")
@@ -393,8 +394,8 @@ NO_RIGHTS = Rights(frozenset())
 def get_rights(role: str) -> Rights:
     """Return the rights of a role: a built-in name, or the id of an own role, such as `7`.
 
-    Own roles are read from the database. An unknown role has no rights. Data is masked for a role that cannot read
-    contacts, too.
+    Own roles are read from the database. An unknown role has no rights. Contact data is masked for a role without
+    `contacts:read`, too.
     """
     if role in _ROLE_SCOPES:
         return Rights(_ROLE_SCOPES[role])
@@ -414,10 +415,10 @@ def build_rights(scopes: Iterable[str], contact_data: str) -> Rights:
 
 
 def complete_scopes(scopes: frozenset[str]) -> frozenset[str]:
-    """Return scopes of an own role with those that they include.
+    """Return the scopes of an own role together with the read scopes that they need.
 
-    Any right in an area includes seeing it, and every role sees the account. A contact is seen with its events and
-    messages, and the conditions of a flow ask about events.
+    A scope of an area includes its read scope, and every role has `account:read`. `contacts:read` includes events and
+    messages, because the page of a contact shows them; `flows:write` includes events, which conditions of a flow read.
     """
     areas = {scope.partition(":")[0] for scope in scopes}
     complete = scopes | {"account:read"} | ({f"{area}:read" for area in areas} & SCOPES)

@@ -352,7 +352,10 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
 
 
 def _validate_calendar(calendar: MarketingCalendar, faults: Faults) -> None:
-    """Add the errors that the types do not catch. An invalid value was left out, so it is not the type's."""
+    """Add to `faults` the errors that the types do not catch: no days, or an end that is not after the start.
+
+    A time that its type has rejected was left out of `calendar` by the caller.
+    """
     start: Any = calendar.from_
     end: Any = calendar.to
     if calendar.days == []:
@@ -362,17 +365,17 @@ def _validate_calendar(calendar: MarketingCalendar, faults: Faults) -> None:
 
 
 def _is_taken(account_id: int, sender: str) -> bool:
-    """Return whether another account has a sender of SMS, whose replies would come to this account.
+    """Return whether an SMS sender number belongs to another account, which gets the replies to it.
 
-    The senders of the configuration are those of the first account. A name belongs to no account, because it gets no
-    replies.
+    The senders in the configuration belong to the first account. A sender name belongs to no account, because it gets
+    no replies.
     """
     if addresses.is_sender_name(sender):
         return False
     key, settings = addresses.get_sender_key(sender), config.current().sms
     others = dict(rows("SELECT id, sms_from FROM account"))
     if others.pop(account_id, None) == sender:
-        return False  # as before
+        return False  # the account has this sender already
     taken = [own for own in others.values() if own]
     if any(other_id < account_id for other_id in others):
         taken += [settings.twilio.from_, *(entry.partition(" ")[2] for entry in settings.country_senders)]
@@ -417,7 +420,7 @@ def count_messages(account_id: int) -> tuple[int, int]:
 
 
 def count_audience(account_id: int) -> tuple[int, int]:
-    """Return (number of contacts, number of lists) of an account, from a cache."""
+    """Return (number of contacts, number of lists) of an account; cached as `count_objects` is."""
 
     def count() -> tuple[int, int]:
         people, lists = (

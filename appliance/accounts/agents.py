@@ -24,7 +24,7 @@ NO_STATUS = gettext_noop("An agent cannot change the status. Propose it, so that
 def require_draft(row: Any, by: Actor, is_draft: bool) -> None:
     """Raise NotAllowed if an agent would change a campaign or flow that is not a draft, or was or is to be approved.
 
-    `is_draft` is the caller's answer for the status. Other actors are not restricted.
+    `is_draft` is whether the status of the row is `draft`. Other actors are not restricted.
     """
     if not by.is_agent:
         return
@@ -47,7 +47,7 @@ def is_stopped(account_id: int) -> bool:
 
 
 def set_stopped(account_id: int, is_stopped: bool, by: Actor) -> Account:
-    """Stop all agents of an account, or resume them; the next request of each meets the change.
+    """Stop all agents of an account, or resume them; it takes effect with the next request of each agent.
 
     Does nothing if they are in that state already.
     """
@@ -97,7 +97,7 @@ def _get_acts(account_id: int, actor: str) -> deque[int]:
 
 
 class AgentState(NamedTuple):
-    """An agent with what it did: the acts of the last hour."""
+    """The API key of an agent, and the number of its acts (writes) in the last hour."""
 
     key: ApiKey
     acts: int

@@ -75,9 +75,10 @@ _HOST = re.compile(r"(?:[A-Za-z0-9.@_-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
 
 
 def clean_name(name: str | None, fallback: str) -> str:
-    """Return the name of a program on one line without invisible characters and changes of direction, cut to a length.
+    """Return the name of a program on one line, cut to `MAX_NAME_CHARACTERS`.
 
-    A name without a visible character becomes `fallback`.
+    Invisible characters and changes of text direction are removed. A name without a visible character becomes
+    `fallback`.
     """
     visible = "".join(
         " " if character.isspace() else character
@@ -190,7 +191,7 @@ def register(metadata: ClientMetadata) -> Client:
 
 
 def is_document_url(client_id: str) -> bool:
-    """Return whether the id of a client is the URL of a metadata document: https, with a path, and nothing unusual."""
+    """Return whether the id of a client is the URL of a metadata document: https, with a path."""
     if not client_id.startswith("https://") or len(client_id) > MAX_URL_CHARACTERS:
         return False
     if find_redirect_fault(client_id) is not None:
@@ -203,7 +204,7 @@ async def find(client_id: str) -> Client:
     """Return the program with this id, whose metadata document is fetched if the id is a URL.
 
     The host of the URL must be public, redirects are not followed, and a document is kept for `_DOCUMENT_SECONDS`.
-    Raises ClientRefused. Call it for signed-in users only, because it makes a request to a URL of a stranger.
+    Raises ClientRefused. Call it for signed-in users only, because it requests a URL that anyone can choose.
     """
     if not client_id.startswith("https://"):
         client = await fetch(_find_registered, client_id)

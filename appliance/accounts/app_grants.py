@@ -2,8 +2,8 @@
 
 A connected app is an API key of its own for an agent (`AppGrant.api_key`), whose secret is discarded: so the app is in
 the audit log by its name, has the budget of an agent, and stops with all agents. Its tokens are stored as hashes and
-are looked up at each request, so that an app ends at once. What a token may do is decided at each request, too: the
-scopes that the user gave, of these those that an agent may have, and of these those that the user's role has now.
+are looked up at each request, so that an app ends at once. The scopes of a token are computed at each request: those
+that the user granted, that an agent may have, and that the user's role has now.
 
 docs/decisions.md#28-connected-apps; draft-ietf-oauth-v2-1; RFC 7636 (PKCE), 7009 (revocation), 8707 (resource).
 """
@@ -130,7 +130,10 @@ def find_resource(stated: str | None, settings: Config) -> str | None:
 
 
 def limit_scopes(scopes: set[str] | frozenset[str], role: str) -> list[str]:
-    """Return the scopes that an agent of a user with this role may have, sorted; a write includes the read."""
+    """Return those of `scopes` that an agent of a user with this role may have, sorted.
+
+    A write scope includes the read scope of its area.
+    """
     closed = scopes | {f"{scope[:-6]}:read" for scope in scopes if scope.endswith(":write")}
     granted = access.role_scopes(role)
     return sorted(scope for scope in closed & access.AGENT_SCOPES if _ROLE_SCOPES.get(scope, scope) in granted)
@@ -201,9 +204,8 @@ def count_apps(user_id: int) -> int:
 def issue_code(user: User, request: AuthorizationRequest, scopes: list[str]) -> str:
     """Return a new authorization code for a request that a user approved, with some of the scopes it asked for.
 
-    The app is connected to the account that the user was loaded with.
-
-    It works once, for `CODE_MS`. Nothing is connected before it is exchanged.
+    The code is for the account that the user was loaded with. It works once, within `CODE_MS`. Nothing is connected
+    before it is exchanged.
     """
     require_write_transaction()
     code = CODE_PREFIX + crypto.random_base62(_SECRET_CHARACTERS)
@@ -306,8 +308,8 @@ def _issue_tokens(grant: AppGrant, scopes: list[str], scope: str | None) -> Issu
 def refresh(parameters: dict[str, str], ip: str, settings: Config) -> IssuedTokens | Refusal:
     """Exchange a refresh token for new tokens, or return why the request is rejected.
 
-    A refresh token works once. If it is used again, one of the two users has stolen it, so the app ends: its user has
-    to connect it again (draft-ietf-oauth-v2-1, section 4.3.1).
+    A refresh token works once. If it is used again, one of the two programs that used it has stolen it, so the app
+    ends: its user has to connect it again (draft-ietf-oauth-v2-1, section 4.3.1).
     """
     require_write_transaction()
     token = AppToken.get_or_none(
@@ -416,7 +418,7 @@ def disconnect(account_id: int, user_id: int | None, grant_id: int, by: Actor) -
 def end_all(user_id: int, by: Actor, reason: Reason, account_id: int | None = None) -> None:
     """End all apps of a user, with `account_id` only those of an account, and delete the codes that wait.
 
-    For a new password, which may have become known, and for a user who is disabled.
+    It is for a user who gets a new password, because the old one may have become known, or who is disabled.
     """
     require_write_transaction()
     codes = AppCode.delete().where(AppCode.user == user_id, AppCode.used_at.is_null())

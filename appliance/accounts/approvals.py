@@ -45,7 +45,10 @@ def require_unchanged(row: Any, updated_at: int | UnsetType) -> None:
 
 
 def find_blocker(row: Any, by: Actor) -> str | None:
-    """Return in English why an actor may not send a campaign or start a flow, for `gettext`; None if the actor may."""
+    """Return why an actor may not send a campaign or start a flow, or None if the actor may.
+
+    The text is English; translate it with `gettext` before it is shown.
+    """
     if row.approval_state == "rejected":
         return REJECTED
     if row.approval_state == "approved" or not row.account.approval_required or can_approve(row, by):

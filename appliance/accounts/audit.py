@@ -167,7 +167,7 @@ def fetch_page(account_id: int, query: AuditQuery) -> Page:
 def find_latest(account_id: int, subject: str, actions: Iterable[str], since: int) -> Audit | None:
     """Return the latest entry about an object, such as `campaign:3`, with one of the actions; None without one.
 
-    Entries before `since`, in ms, are not read: when the object was created.
+    Entries older than `since` (milliseconds, such as the creation of the object) are not read.
     """
     entries = Audit.select().where(
         Audit.account == account_id, Audit.created_at >= since, Audit.subject == subject, Audit.action.in_([*actions])

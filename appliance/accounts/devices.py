@@ -21,9 +21,9 @@ from appliance.storage.transactions import require_write_transaction
 
 COOKIE_SECONDS = 365 * 86_400
 MAX_NAME_CHARACTERS = 60
-# A device that was not used for longer has lost its cookie.
+# A browser that was not used for longer has lost its cookie, so its device is deleted.
 _RETENTION_MS = COOKIE_SECONDS * 1000
-# Of each user; the device that was not used for the longest time is forgotten first.
+# The limit for one user; the device that was not used for the longest time is forgotten first.
 _MAX_DEVICES = 100
 _TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")

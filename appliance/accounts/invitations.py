@@ -105,7 +105,7 @@ def _get_managed(by: Actor, invitation_id: int) -> tuple[User, Invitation]:
 
 
 def _renew(row: Invitation, actor: User, days: int) -> None:
-    """Set sender and times of an invitation; the expiry always changes, because the link is made of it."""
+    """Set sender and times of an invitation; the expiry always changes, because it is part of the signed link."""
     now = clock.now_ms()
     row.invited_by, row.sent_at = actor.id, now
     expires_at = now + days * clock.DAY_MS

@@ -44,7 +44,8 @@ LABELS = {
     "messages_per_month": gettext_noop("Messages a month"), "picture_megabytes": gettext_noop("Images, in MB"),
     "requests_per_minute": gettext_noop("API requests a minute"), "imports_at_once": gettext_noop("Imports at once"),
 }  # fmt: skip
-# The limits that are used up over time, of which owners are told. The others only make requests wait.
+# The limits that are used up over time: owners get an email at 80 % and at 100 %. The others only refuse requests of a
+# moment.
 FILLED = ("contacts", "messages_per_day", "messages_per_month", "picture_megabytes")
 WARN_SHARE = 0.8
 ERROR_CODE = "account_limit"
@@ -158,7 +159,7 @@ def _picture_bytes(account_id: int) -> int:
 
 
 class AccountUse(NamedTuple):
-    """What an account holds: contacts, messages of this month, and the bytes of its images."""
+    """How much an account stores or sent: contacts, messages of this month, and the bytes of its images."""
 
     contacts: int
     messages_this_month: int
@@ -226,7 +227,7 @@ def _add(account_id: int, name: str, number: int) -> None:
 
 
 def count_messages_left(account_id: int) -> tuple[int, LimitUse] | None:
-    """Return how many more messages the account may send now, and the limit that says so; None for no limit."""
+    """Return (number of messages that the account may still send now, the limit that sets it); None without a limit."""
     limits = get(account_id)
     left: tuple[int, LimitUse] | None = None
     for name in ("messages_per_day", "messages_per_month"):
@@ -279,7 +280,7 @@ def require_import(account_id: int, running: int) -> None:
 
 
 def list_notices(account_id: int) -> list[LimitUse]:
-    """Return the limits of which 80 % or 100 % is used and the owners have not been told."""
+    """Return the limits of which 80 % or 100 % is used, and about which the owners have not been notified yet."""
     notices: dict[str, Any] = Account.get_by_id(account_id).limit_notices or {}
 
     def is_new(use: LimitUse) -> bool:
@@ -294,8 +295,8 @@ def _level(use: LimitUse) -> int:
     return 100 if use.share >= 1 else 80 if use.share >= WARN_SHARE else 0
 
 
-def mark_told(account_id: int, uses: list[LimitUse]) -> None:
-    """Record that the owners of an account were told of these limits."""
+def mark_notified(account_id: int, uses: list[LimitUse]) -> None:
+    """Record that the owners of an account were notified about these limits."""
     require_write_transaction()
     account = Account.get_by_id(account_id)
     notices = {**(account.limit_notices or {}), **{use.name: [use.period, _level(use)] for use in uses}}

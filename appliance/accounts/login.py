@@ -265,8 +265,8 @@ def _require_password_sign_in(user: User) -> None:
 async def sign_in(email: str, password: str, code: str | None, ip: str, *, is_linking: bool = False) -> User:
     """Return the user who signs in with address and password, and a code if a second factor is enabled.
 
-    `is_linking` means that the password only proves who the user is, besides another way to sign in. Raises
-    InvalidCredentials if address, password or code is wrong, PasswordSignInOff if no account of the user allows
+    With `is_linking`, the password proves who links an identity of a provider, so accounts need not allow passwords.
+    Raises InvalidCredentials if address, password or code is wrong, PasswordSignInOff if no account of the user allows
     passwords, CodeRequired if the code is missing, and RateLimitExceeded after too many failed attempts.
     """
     name = request_limits.email_key(email)
@@ -294,7 +294,10 @@ def create_code_token(user: User, purpose: str = SECOND_FACTOR_PURPOSE) -> str:
 
 
 def find_code_user(token: str) -> User | None:
-    """Return the user of a token whose second factor is needed, after the password or a provider, or None."""
+    """Return the user of a token whose second factor is needed, after the password or a provider.
+
+    Returns None if the token is invalid or has expired.
+    """
     user = passwords.find_token_user(SECOND_FACTOR_PURPOSE, token)
     return user if user is not None else passwords.find_token_user(PROVIDER_FACTOR_PURPOSE, token)
 

@@ -51,9 +51,9 @@ def list_active(account_id: int, roles: Iterable[str] = ()) -> list[User]:
 
 
 def list_of(user_id: int) -> list[TeamMember]:
-    """Return where a person may enter: the enabled memberships with their accounts, sorted by the account's id.
+    """Return the memberships with which a person may sign in, with their accounts, sorted by the account's id.
 
-    Nobody may enter a closed account.
+    These are the enabled ones, in accounts that are not closed.
     """
     rows = TeamMember.select(TeamMember, Account).join(Account).where(TeamMember.user == user_id)
     return list(rows.where(TeamMember.disabled_at.is_null(), Account.closed_at.is_null()).order_by(Account.id))
@@ -62,7 +62,8 @@ def list_of(user_id: int) -> list[TeamMember]:
 def bind_entry(user: User) -> User:
     """Load the account that a sign-in of a person opens, as `user.member`, and return the person.
 
-    It is the account that was open last, else the first one. `user.member` is None for a person who may enter none.
+    It is the account that was open last, else the first one. `user.member` is None for a person who may sign in to no
+    account.
     """
     rows = list_of(user.id)
     user.member = next((row for row in rows if row.account_id == user.last_account_id), rows[0] if rows else None)

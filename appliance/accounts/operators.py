@@ -18,7 +18,7 @@ CLOSED = "closed"
 
 
 class AccountFacts(NamedTuple):
-    """An account with what it holds. `sent_count` counts the messages of this month, `picture_bytes` its images."""
+    """An account with its numbers of users, contacts, and messages sent this month, and the bytes of its images."""
 
     account: Account
     member_count: int
@@ -42,7 +42,7 @@ def require_operator(by: Actor) -> User:
 
 
 def list_accounts() -> list[AccountFacts]:
-    """Return all accounts with what they hold, by name; it reads all contacts, so call it on the scanner pool."""
+    """Return all accounts with their numbers, sorted by name; it reads all contacts, so call it by `scan`."""
     member_counts = dict(
         rows("SELECT account_id, count(*) FROM team_member WHERE disabled_at IS NULL GROUP BY account_id")
     )
@@ -51,7 +51,7 @@ def list_accounts() -> list[AccountFacts]:
 
 
 def get_facts(account_id: int) -> AccountFacts:
-    """Return an account with what it holds; raises NotFound."""
+    """Return an account with its numbers; raises NotFound."""
     sql = "SELECT count(*) FROM team_member WHERE disabled_at IS NULL AND account_id = ?"
     return _load_facts(accounts.get(account_id), int(scalar(sql, (account_id,))))
 

@@ -22,7 +22,7 @@ from appliance.storage.models import Account, AccountHost
 from appliance.storage.transactions import require_write_transaction
 
 MAX_URL_CHARACTERS = 255
-MAX_HOSTS = 50  # of one account, with its former hosts
+MAX_HOSTS = 50  # for one account, with its former hosts
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})+")
 _NUMBERS = re.compile(r"[0-9.]+")
@@ -48,7 +48,7 @@ def fetch_base_url(account_id: int) -> str:
 def set_public_url(account_id: int, text: str, by: Actor) -> Account:
     """Set the public address of an account; an empty text removes it. Its former host stays with the account.
 
-    Raises NotFound, and Invalid (`public_url`) for an address that is none, or whose host belongs to the installation
+    Raises NotFound, and Invalid (`public_url`) for a malformed address, or one whose host belongs to the installation
     or to another account.
     """
     require_write_transaction()

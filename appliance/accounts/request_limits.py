@@ -82,7 +82,7 @@ def record_failure(*names: str) -> int:
     now = clock.now_ms()
     with _lock:
         for name in names:
-            _running[name] += 1  # `_settle` ends it.
+            _running[name] += 1  # `_settle` subtracts it again.
         _settle(names, is_wrong=True)
         return max(sum(now - FAILURE_WINDOW_MS < at <= now for at in _failures[name]) for name in names)
 
@@ -128,7 +128,7 @@ RequestClass = Literal["requests", "messages", "sends", "renders"]
 _BURST_DIVISORS = {"sends": 2}
 _DEFAULT_BURST_DIVISOR = 10
 _MAX_BUCKETS = 10_000
-# The entries of a batch, which may take more tokens than are left (`TokenBuckets.charge`).
+# The largest number of entries of a batch, which may take more tokens than are left (`TokenBuckets.charge`).
 MAX_CHARGE = 500
 
 

@@ -72,7 +72,7 @@ class RoleRemoval(Struct):
 
 
 class RoleUse(NamedTuple):
-    """The users, enabled or disabled, and the number of invitations with a role."""
+    """The users (enabled and disabled) who have a role, and the number of invitations with it."""
 
     users: list[User]
     invitation_count: int

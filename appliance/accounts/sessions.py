@@ -63,11 +63,11 @@ def create(
     """Create a session that is found by the hash of `secret`, and record the sign-in in the audit log.
 
     It opens the account with `account_id`, by default the one that the person opened last, of those that may be opened
-    in this way (`may_open`). It ends with the identity `identity_id` of a provider, with which it began.
-    `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is not extended. If the user
-    has other devices and the one of the session is new, `devices.signed_in_on_new_device` is sent. Raises NotAllowed if
-    the person may not enter the account, or any, and NotFound if the identity is not one of the person at an enabled
-    provider.
+    in this way (`may_open`). If the user signed in with an identity of a provider, `identity_id` names it, and the
+    session ends when it is unlinked. `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if
+    it is not extended. If the user has other devices and the one of the session is new,
+    `devices.signed_in_on_new_device` is sent. Raises NotAllowed if the person may not enter the account, or any, and
+    NotFound if the identity is not one of the person at an enabled provider.
     """
     require_write_transaction()
     now, person, user_agent = clock.now_ms(), User.get_by_id(user_id), user_agents.truncate_header(user_agent)
@@ -81,7 +81,7 @@ def create(
         user_agent=user_agent, method=method, device=recognition.device, created_at=now, last_seen_at=now,
         expires_at=now + IDLE_TIMEOUT_MS, identity=identity,
     )  # fmt: skip
-    # What a program signs in to does not change what the person's next browser session opens.
+    # The account that a program signs in to does not change what the person's next browser session opens.
     opened = {"last_account": user.account_id} if kind == "browser" else {}
     User.update(last_login_at=now, **opened).where(User.id == user_id).execute()
     _record(session, "login", ip)
@@ -228,7 +228,7 @@ def rename(user_id: int, session_id: int, name: str, by: Actor) -> Session:
 def revoke(user_id: int, session_id: int, by: Actor) -> Session:
     """End a session of a user from another session, and record who did it; raises NotFound.
 
-    Its device is deleted, because it may be in other hands.
+    Its device is deleted, because another person may have it now.
     """
     require_write_transaction()
     session = get(user_id, session_id)

@@ -328,12 +328,12 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
     """Change a user of the actor's account; a new password ends all of the user's sessions and connected apps.
 
-    It unlinks the user's identities at providers, too, as `reset_password` does.
-    Disabling a user ends those in this account; other accounts of the person stay as they are. A new password is given
-    as `password_hash`; `changes.password` is only validated, and `changes.otp` ignored. Raises NotFound. Raises
-    NotAllowed if the actor may not manage the user, or would change the name, password or second factor of a person
-    who is in another account, too. Raises Invalid with all errors: a password of the wrong length, an account that
-    would be left without an owner, or actors who would disable themselves or set their own password.
+    A new password also unlinks the user's identities at providers, as `reset_password` does. Disabling a user ends the
+    sessions and connected apps in this account only. A new password is given as `password_hash`; `changes.password` is
+    only validated, and `changes.otp` ignored. Raises NotFound. Raises NotAllowed if the actor may not manage the user,
+    or would change the name, password or second factor of a person who is in another account, too. Raises Invalid with
+    all errors: a password of the wrong length, an account that would be left without an owner, or actors who would
+    disable themselves or set their own password.
     """
     require_write_transaction()
     user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)
@@ -403,8 +403,8 @@ def change_password(user_id: int, password_hash: str, session_id: int, ip: str |
 def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
     """Set a user's password without the old one, end all of the user's sessions, and unlink identities at providers.
 
-    Who knew the old password, such as an admin who added the user, may have linked an identity of their own. The user
-    links theirs again with the new password. The caller must have verified the user's identity in another way.
+    A person who knew the old password, such as an admin who added the user, may have linked an identity of their own.
+    The user links theirs again with the new password. The caller must have verified the user's identity in another way.
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
@@ -438,7 +438,7 @@ def _is_last_owner(user: User) -> bool:
 
 
 def _sign_out(user: User, by: Actor, but: int = 0) -> None:
-    """End the sessions of a person except `but`, and the apps that the person has connected, because of a password."""
+    """End all sessions of a person except `but` and all connected apps, before a new password is stored."""
     sessions.delete_all(user.id, but)
     app_grants.end_all(user.id, by, "password")
 
@@ -452,7 +452,7 @@ def _unlink_identities(user: User, by: Actor) -> None:
 
 
 def _save_person(by: Actor, user: User, action: str, **changes: Any) -> User:
-    """Change columns of a person, and record it in each account of the person."""
+    """Change columns of `user`, which all accounts of a person share, and record it in each of these accounts."""
     for name, value in changes.items():
         setattr(user, name, value)
     user.updated_at = clock.now_ms()
@@ -462,7 +462,7 @@ def _save_person(by: Actor, user: User, action: str, **changes: Any) -> User:
 
 
 def _save_member(by: Actor, user: User, action: str, data: dict[str, Any], **changes: Any) -> User:
-    """Change what a person is in the account that the user was loaded with, and record it there."""
+    """Change columns of a user's membership in the account that the user was loaded with, and record it there."""
     member: TeamMember = user.member
     for name, value in changes.items():
         setattr(member, name, value)

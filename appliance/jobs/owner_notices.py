@@ -74,7 +74,7 @@ def _queue_limit_emails(account_id: int) -> None:
             email = _build_limit_email(uses)
         data = {"name": account.name}
         system_emails.queue_system_email(account, addresses.parse_email(owner.email), None, email, data)
-    limits.mark_told(account_id, uses)
+    limits.mark_notified(account_id, uses)
 
 
 def _build_limit_email(uses: list[LimitUse]) -> SystemEmail:

@@ -44,7 +44,7 @@ def test_uses_are_told_once_for_each_level_and_period(home: Home) -> None:
 
     def tell() -> list[int]:
         uses = limits.list_notices(home.account_id)
-        transactions.write(limits.mark_told, home.account_id, uses)
+        transactions.write(limits.mark_notified, home.account_id, uses)
         return [use.used for use in uses]
 
     seen = []

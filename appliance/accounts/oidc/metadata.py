@@ -1,8 +1,9 @@
 """What an OpenID Connect provider publishes: its endpoints (discovery) and the public keys of its signatures.
 
 OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517 (JSON Web Key). The URLs come from a settings page and from the
-provider, so they are requested as `safe_http` does: public addresses only, no redirects, limits of time and size
-(T14 in docs/threats.md). Both documents are cached; an unknown key has the keys read again, a few times in an hour.
+provider, so they are requested as `safe_http` does: public addresses only, no redirects, limits of time and size (T14
+in docs/threats.md). Both documents are cached; if a token names an unknown key, the keys are read again, a few times in
+an hour.
 """
 
 import re
@@ -196,7 +197,7 @@ def _read(issuer: str, document: _Document) -> Metadata:
 def _expected_issuer(issuer: str, actual: str) -> str:
     """Return the issuer that a discovery document must name: that of the settings, or the template of Microsoft.
 
-    Only the three groups of tenants of Microsoft have the template, on their own host.
+    Only the three multi-tenant issuers of Microsoft (`MICROSOFT_GROUPS`) have a template, on the host of the issuer.
     """
     parts = urlsplit(issuer)
     segments = parts.path.strip("/").split("/")
@@ -244,8 +245,8 @@ async def _read_keys(url: str) -> list[dict[str, Any]]:
         usable = [key for key in keys if isinstance(key, dict) and key.get("use", "sig") == "sig"]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         raise ProviderError(gettext("The answer of %(url)s is not a set of keys.", url=url)) from None
-    # A secret that is published is none, so neither a symmetric nor a private key is used. The factors of a private RSA
-    # key would also be searched for in the event loop, which takes time with the cube of its length.
+    # A published key is not secret, so neither a symmetric nor a private key is used. The factors of a private RSA key
+    # would also be searched for in the event loop, which takes time with the cube of its length.
     return [key for key in usable if key.get("kty") in ("RSA", "EC", "OKP") and "d" not in key][:MAX_KEYS]
 
 
@@ -277,5 +278,7 @@ def _clean(words: str) -> str:
 
 
 def clean_words(words: Any) -> str:
-    """Return words of a provider on one line, without invisible characters, cut to a length; "" if it is not text."""
+    """Return a text of a provider on one line, without invisible characters, cut to `_WORDS_LIMIT`; "" for another
+    type.
+    """
     return _clean(words) if isinstance(words, str) else ""

@@ -148,7 +148,7 @@ def find(key: str) -> SignInProvider:
 
 
 def list_on_sign_in_page(key: str = "") -> list[SignInProvider]:
-    """Return the enabled providers that the sign-in page shows: those of the first account, and that with a key."""
+    """Return the enabled providers that the sign-in page shows: those of the first account, and the one with `key`."""
     query = SignInProvider.select().where(
         SignInProvider.enabled & ((SignInProvider.account == FIRST_ACCOUNT) | (SignInProvider.key == key))
     )
@@ -354,7 +354,11 @@ def _store_password_sign_in(by: Actor, account_id: int, is_allowed: bool) -> Non
 
 
 def _has_way_in(account_id: int, without_provider: int = 0, without_identity: int = 0) -> bool:
-    """Return whether an enabled owner has signed in with an enabled provider, other than the two given."""
+    """Return whether an enabled owner has signed in with an enabled provider.
+
+    The provider `without_provider` and the identity `without_identity` do not count, because they are about to be
+    removed.
+    """
     owner_ids = [owner.id for owner in members.list_active(account_id, ("owner",))]
     query = (
         Identity.select().join(SignInProvider)

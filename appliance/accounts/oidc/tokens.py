@@ -98,8 +98,8 @@ async def exchange(metadata: Metadata, client: Client, code: str, verifier: str)
 async def check_client(metadata: Metadata, client: Client) -> None:
     """Ask the token endpoint whether it knows the client and its secret; raises ProviderError if it does not.
 
-    The request has a code that is none, so a provider that accepts the client answers `invalid_grant` (RFC 6749,
-    section 5.2).
+    The request has an invalid code, so a provider that accepts the client answers `invalid_grant` (RFC 6749, section
+    5.2).
     """
     form = {"grant_type": "authorization_code", "code": "connection-test", "redirect_uri": client.redirect_uri,
             "code_verifier": "x" * 43}  # fmt: skip
