@@ -42,8 +42,8 @@ class Difference(Struct):
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
     """Return the differences between two flat mappings of labels to values, in the order of the first and the second.
 
-    Values of texts are compared as they are, others as JSON-like text. Empty values count as absent. Values with the
-    same words that differ are shown as JSON too.
+    Values of texts are compared as they are, others as JSON-like text. Empty values count as absent. If two values that
+    differ have the same text, their JSON is added to it.
     """
     differences = []
     for label in dict.fromkeys((*before, *after)):
@@ -142,7 +142,7 @@ def flatten_steps(account_id: int, steps: Sequence[Any]) -> dict[str, Any]:
 
 
 def _index_places(steps: Any, prefix: str, places: dict[int, str]) -> None:
-    """Add the place of each step, as `flatten_steps` labels it, by its id."""
+    """Fill `places` with the label of each step by the step's id, in the form of `flatten_steps`, such as `Step 2`."""
     for index, step in enumerate(steps if isinstance(steps, list | tuple) else [], start=1):
         if isinstance(step, dict):
             path = f"{prefix} {index}"
@@ -191,7 +191,7 @@ class _StepFlattener:
         field = find_field(str(step.get("type")), name)
         label = f"{path} · {gettext(field.label) if field is not None else label_key(name) or label_field(name)}"
         if name == "secret_headers" and isinstance(value, dict):
-            # Their values are secret, also to the user who decides.
+            # The values are secret, also to the user who decides, so only the names are shown.
             _put(self._flat, label, format_list(sorted(value)))
         elif name == "translations" and isinstance(value, dict):
             self._add_texts(path, value)
@@ -229,7 +229,7 @@ def _flatten(value: Any, label: str, flat: dict[str, Any]) -> None:
 
 
 def _put(flat: dict[str, Any], label: str, value: Any) -> None:
-    """Add a value under its label, with a number if there is another value under it, so that none hides another."""
+    """Add a value under its label; if the label is taken, a number is appended to it, so that no value is lost."""
     number, name = 2, label
     while name in flat:
         name, number = f"{label} ({number})", number + 1

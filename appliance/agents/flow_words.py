@@ -1,6 +1,6 @@
 """The triggers and steps of flows in the words of the flow editor, for the page that compares a proposal.
 
-A text may stand for several values, so each is beside the value itself, which is what is compared.
+Two values may have the same text, so each text is stored with its value (`Worded`), and values are compared.
 """
 
 import json
@@ -37,7 +37,7 @@ _CHANNELS = {"email": gettext_noop("Email"), "sms": gettext_noop("SMS")}
 
 
 class Worded(NamedTuple):
-    """A value with the text that stands for it."""
+    """A value with the text that the flow editor shows for it."""
 
     text: str
     value: Any
@@ -55,9 +55,9 @@ def find_field(kind: str, name: str) -> StepField | None:
 
 
 def word_step_value(account_id: int, field: StepField, value: Any, places: Mapping[int, str]) -> Any:
-    """Return a value of a step with its words, or the value itself if it needs none.
+    """Return a value of a step as `Worded`, or the value itself if the editor shows it as it is.
 
-    `places` has the place of each step of the flow by its id, such as `Step 2`.
+    `places` has the label of each step of the flow by its id, such as `Step 2`.
     """
     if field.type == "choice" and isinstance(value, str):
         label = dict(field.options).get(value)
@@ -84,7 +84,7 @@ def word_step_value(account_id: int, field: StepField, value: Any, places: Mappi
 
 
 def word_trigger_value(account_id: int, name: str, value: Any) -> Any:
-    """Return a value of a trigger, or of its data, with its words, or the value itself if it needs none."""
+    """Return a value of a trigger or of its data as `Worded`, or the value itself if the editor shows it as it is."""
     if name in ("event", "holdout_event") and isinstance(value, str):
         return Worded(log.name_event(value), value)
     if name in ("contact_list_id", "segment_id") and isinstance(value, int):
@@ -105,7 +105,10 @@ def write_value(value: Any) -> str:
 
 
 def _word_filters(account_id: int, filters: list[Any], scope: Scope) -> Any:
-    """Return filters with their sentence, and with all that it leaves out; filters without a sentence as they are."""
+    """Return filters as `Worded` with their sentence; filters that have no sentence are returned unchanged.
+
+    If the sentence leaves out values, the JSON of the filters follows it.
+    """
     if not filters:
         return filters
     try:

@@ -1,8 +1,8 @@
 """Proposals: an agent makes them, and a user approves them, which carries them out, or returns them with a note.
 
-A proposal holds to the version of its subject that the user who decides has seen (`version`). If the subject has
-changed since, the approval is refused with 409, and the user looks again. What counts as a change by the agent itself
-counts as one by the user who created its key (docs/decisions.md#25).
+An approval names the version of the subject that the user has seen (`version`). If the subject has changed since, it is
+refused with 409, and the user reviews the proposal again. The user who created the agent's key counts as the author of
+its proposals (docs/decisions.md#25).
 """
 
 from collections.abc import Collection
@@ -40,7 +40,7 @@ REPLAYED_DAYS = 90
 _MAX_START_MS = 60_000
 CHANGED = gettext_noop("What is proposed has changed since you saw it. Look at it again before you decide.")
 _DECIDED = gettext_noop("This proposal is not open any more.")
-# Proposals that follow sooner are not announced one by one: the page and the navigation show them.
+# For this time after an email about a proposal, no further one is sent: the page and the navigation show new proposals.
 _MAIL_INTERVAL_MS = 15 * 60_000
 
 
@@ -94,10 +94,10 @@ class ProposalQuery(PageQuery):
 
 
 class Review(NamedTuple):
-    """What a user sees to decide about a proposal."""
+    """What a user reads before deciding about a proposal."""
 
-    version: str  # now
-    is_changed: bool  # since the proposal was made
+    version: str  # of the subject, now
+    is_changed: bool  # whether the subject has changed since the proposal was made
     differences: list[Difference]
     reach: Reach
     cost: float | None  # of the SMS parts, at the price that a user last used in a replay of a flow
@@ -145,9 +145,9 @@ def count_for_navigation(account_id: int) -> int | None:
 
 
 def read_changes(kind: ProposalKind, raw: dict[str, Any] | UnsetType) -> Any:
-    """Return the changes of a proposal as the Struct of its kind; raises Invalid, also for keys that it does not have.
+    """Return the changes of a proposal as the Struct of its kind; raises Invalid, also for unknown keys.
 
-    An unknown key would be left out unseen, and the agent would believe that it was proposed.
+    A decoder would ignore an unknown key, and the agent would believe that the key was proposed.
     """
     changes, ignored = validation.read_with_ignored(kind.changes_type, {} if raw is UNSET else raw, "changes")
     if ignored:
@@ -196,7 +196,7 @@ def prepare_replay(account_id: int, request: ProposalWrite) -> PreparedReplay | 
 
 
 def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedReplay | None = None) -> Proposal:
-    """Store a checked proposal of an agent, start its replay, and tell the users who may decide by email.
+    """Store a checked proposal of an agent, start its replay, and notify the users who may decide by email.
 
     A program that drafts may make proposals too. Raises NotAllowed for a user or a test key, and Conflict if the key
     has an open proposal of the kind for the subject, or too many open ones.
@@ -222,7 +222,7 @@ def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedR
     )  # fmt: skip
     if replay is not None:
         _start_replay(replay, by)
-    _tell_deciders(row)
+    _notify_deciders(row)
     audit.record(by, account_id, "proposal_create", f"proposal:{row.id}", _describe(row))
     return row
 
@@ -242,10 +242,10 @@ _REPLAY_OPTIONS = ("days", "seed", "order_event", "sms_price")
 
 
 def find_replay(row: Proposal) -> tuple[FlowReplay | None, bool]:
-    """Return the last replay of the flow of a proposal, and whether it is one of what is proposed.
+    """Return (last replay of the proposal's flow or None, whether it replays exactly what is proposed).
 
-    An agent may start a replay of other steps, other times or other prices, which would say nothing about the proposal.
-    It parses steps, so call it on the scanner pool.
+    An agent may start a replay of other steps, times or prices, which says nothing about the proposal. This parses
+    steps, so call it by `scan`.
     """
     if row.state != "open" or BY_NAME[row.kind].noun != "flow":
         return None, False
@@ -283,9 +283,9 @@ def describe_version(row: Proposal) -> str:
 
 
 def review(account_id: int, proposal_id: int, by: Actor) -> Review:
-    """Return what a proposal changes and whom it reaches; of a decided one only whether its subject has changed.
+    """Return what a proposal changes and whom it reaches; for a decided proposal, only whether its subject has changed.
 
-    It counts contacts and renders, so call it on the scanner pool. Raises NotFound.
+    It counts contacts and renders, so call it by `scan`. Raises NotFound.
     """
     row = get(account_id, proposal_id, by)
     kind, version = BY_NAME[row.kind], describe_version(row)
@@ -309,7 +309,10 @@ def review(account_id: int, proposal_id: int, by: Actor) -> Review:
 
 
 def _find_sms_price(account_id: int) -> float | None:
-    """Return the price of the last replay that a user started; no key sets what a proposal costs."""
+    """Return the price of an SMS part in the last replay that a user started, or None.
+
+    Replays that API keys started are ignored, so that an agent cannot choose the price that a proposal shows.
+    """
     sql = (
         "SELECT sms_price FROM flow_replay WHERE account_id = ? AND sms_price IS NOT NULL "
         "AND requested_by LIKE 'user:%' ORDER BY id DESC LIMIT 1"
@@ -318,7 +321,10 @@ def _find_sms_price(account_id: int) -> float | None:
 
 
 class _Authors(NamedTuple):
-    """A proposal as `approvals.can_approve` takes a campaign or flow: the agent's creator is its author."""
+    """The columns of a campaign or flow that `approvals.can_approve` reads, filled from a proposal.
+
+    The user who created the agent's key is the author.
+    """
 
     account: Account
     account_id: int
@@ -341,7 +347,7 @@ def require_decider(row: Proposal, by: Actor) -> None:
         raise NotAllowed(gettext("Only a signed-in user decides about proposals."))
     if not by.can_send:
         raise NotAllowed(gettext("Only a user who may send decides about proposals."), required_scope="campaigns:send")
-    # Nobody lets an agent do what the own role does not allow.
+    # Users may not approve what their own role does not allow them to do.
     needed = _SUBJECT_SCOPES[BY_NAME[row.kind].noun]
     user = members.find_active(row.account_id, by.user_id)
     if user is None or needed not in access.role_scopes(user.role):
@@ -363,9 +369,10 @@ def can_decide(row: Proposal, by: Actor) -> bool:
 
 
 def prepare_approval(account_id: int, proposal_id: int, by: Actor) -> Any:
-    """Return what the approval of a proposal needs, computed before its transaction; raises NotFound and Invalid.
+    """Return what the approval of a proposal needs, computed before its transaction.
 
-    It is Invalid also if the subject has grown since, so that no page shows all of it.
+    Raises NotFound, and Invalid, also if the changes have become too large for the page to show all of them. Returns
+    None if the proposal is not open or its subject was deleted; `approve` then raises the error.
     """
     row = get(account_id, proposal_id, by)
     if row.state != "open" or find_subject(row) is None:
@@ -433,8 +440,8 @@ def _decide(row: Proposal, state: State, by: Actor) -> Proposal:
     return get(row.account_id, row.id, by)
 
 
-def _tell_deciders(row: Proposal) -> None:
-    """Queue the email to the users who may decide about a proposal, at most one for the account in a while."""
+def _notify_deciders(row: Proposal) -> None:
+    """Queue an email to the users who may decide about a proposal, unless one was sent within `_MAIL_INTERVAL_MS`."""
     require_write_transaction()
     now, account = clock.now_ms(), row.account
     last = scalar("SELECT max(mailed_at) FROM proposal WHERE account_id = ?", (account.id,))

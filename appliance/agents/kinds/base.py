@@ -1,4 +1,4 @@
-"""What all kinds of proposals have in common, and the version of a campaign or flow that a decision holds to."""
+"""What all kinds of proposals have in common, and the version of a campaign or flow that a user approves."""
 
 import hashlib
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class NoChanges(Struct):
 
 
 class Reach(NamedTuple):
-    """Whom an act reaches: the contacts now and after it, and the SMS parts; None for what is not known."""
+    """How many contacts an act reaches: before and after it, with the SMS parts; None for what is not known."""
 
     people_before: int | None = None
     people: int | None = None
@@ -35,19 +35,21 @@ class ProposalKind(NamedTuple):
     """
 
     name: str
-    label: str  # marked text: the act, as the title of the page says it
+    label: str  # the act, as the title of the page says it; text marked for translation
     noun: str  # campaign, flow, segment or template
-    read_scopes: tuple[str, ...]  # to read such a proposal; it shows the subject, and whom the act reaches
-    write_scopes: tuple[str, ...]  # to make one, besides these: what it asks about contacts and events
+    # Needed to read such a proposal, which shows the subject and how many contacts the act reaches.
+    read_scopes: tuple[str, ...]
+    # Needed besides `read_scopes` to make one, because its conditions query contacts and events.
+    write_scopes: tuple[str, ...]
     changes_type: type[Struct]
     load: Callable[[int, int], Any]  # (account id, subject id): the row
-    describe_version: Callable[[Any], str]  # of the row with everything that the act depends on
+    describe_version: Callable[[Any], str]  # (row): a hash of the row and everything that the act depends on
     check: Callable[[int, int, Any], None]  # (account id, subject id, changes): raises Invalid with all faults
     prepare: Callable[[int, int, Any], Any]  # (account id, subject id, changes): what `carry_out` needs
     carry_out: Callable[[int, int, Any, Actor, Any], None]  # (account id, subject id, changes, by, prepared)
     compare: Callable[[int, int, Any], list[Difference]]  # (account id, subject id, changes)
     measure: Callable[[int, int, Any], Reach]  # (account id, subject id, changes)
-    path: str  # of the page of the subject, with a place for its id
+    path: str  # the path of the page of the subject, with a placeholder for its id
 
 
 def describe_version(row: Any) -> str:

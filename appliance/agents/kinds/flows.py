@@ -114,7 +114,10 @@ def _flatten_request(account_id: int, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leaves(account_id: int | None, name: str, value: Any) -> list[tuple[str, Any]]:
-    """Return the values in a value by their labels; those of a trigger have an account, and so words."""
+    """Return the single values in a nested value as (label, value).
+
+    `account_id` is given for values of a trigger, which are returned as `Worded`; None for all others.
+    """
     label = label_field(name)
     if account_id is not None:
         label = label_key(name) or label
@@ -149,7 +152,7 @@ def check_change(account_id: int, flow_id: int, changes: FlowChanges) -> None:
     for path, raw in _walk_raw(changes.steps, "changes.steps"):
         template_id = raw.get("template_id")
         if template_id is not None and own.get(raw.get("id")) != template_id:
-            # What another template has may change until the proposal is approved.
+            # The content of another template could change before the proposal is approved.
             raise Invalid({f"{path}.template_id": [gettext("must be that of the step: give the content instead")]})
     _refuse_secrets(changes.steps)
     try:
@@ -159,7 +162,7 @@ def check_change(account_id: int, flow_id: int, changes: FlowChanges) -> None:
         raise Invalid(fields, reason=error.reason) from None
 
 
-# Names of fields that are encrypted in a flow. A proposal is stored and shown as it was made.
+# Names of fields that are encrypted in a flow. A proposal is stored and shown unencrypted, so it must not contain them.
 _SECRET_FIELDS = frozenset(
     field.name for kind in BY_TYPE.values() for field in kind.fields if field.type in ("secret", "secret_object")
 )
@@ -242,7 +245,7 @@ def _dump_proposed(flow: Flow, changes: FlowChanges) -> list[Step]:
 
 
 def measure(account_id: int, flow_id: int, changes: Any) -> Reach:
-    """Return nothing: a replay of the past says whom a flow reaches."""
+    """Return an empty Reach: the replay of a proposal shows how many contacts a flow reaches."""
     return Reach()
 
 

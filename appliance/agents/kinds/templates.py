@@ -72,7 +72,7 @@ def compare_template(account_id: int, template_id: int, changes: Content) -> lis
 
 
 def measure(account_id: int, template_id: int, changes: Content) -> Reach:
-    """Return nothing: what uses the template decides whom it reaches."""
+    """Return an empty Reach: the campaign or flow that uses the template decides whom it reaches."""
     return Reach()
 
 
