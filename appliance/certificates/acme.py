@@ -1,7 +1,7 @@
 """Talk to a certificate authority by ACME (RFC 8555): account, order, challenges, download and renewal information.
 
-The client is ours: the library `acme` of Certbot has no TLS-ALPN-01, keeps the Retry-After of a rate limit from its
-caller, and cannot continue an order by its URL (docs/decisions.md#17).
+The library `acme` of Certbot is not used: it has no TLS-ALPN-01, does not return the Retry-After of a rate limit, and
+cannot continue an order by its URL (docs/decisions.md#17).
 """
 
 import asyncio
@@ -27,7 +27,8 @@ _ERROR_PREFIX = "urn:ietf:params:acme:error:"
 _REQUEST_TIMEOUT_SECONDS = 30.0
 # A CA may reject a nonce at any time; Pebble rejects some on purpose.
 _MAX_NONCE_ATTEMPTS = 10
-# The longest time that an authorization or an order is watched. Both go on at the CA, and the next attempt sees them.
+# The longest time for which an authorization or an order is polled. Both continue at the CA, and the next attempt reads
+# their result.
 MAX_POLL_SECONDS = 120.0
 _MIN_POLL_SECONDS, _MAX_PAUSE_SECONDS = 0.25, 10.0
 _MAX_RETRY_AFTER_SECONDS = 7 * 86_400.0

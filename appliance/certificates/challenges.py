@@ -56,7 +56,7 @@ class LiveChallenges:
         return bool(self._contexts)
 
     def tls_context(self) -> ssl.SSLContext:
-        """Return a context that shows each name that is being validated its certificate, and rejects other names."""
+        """Return a context that serves the challenge's certificate for the name in SNI, and rejects other names."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.sni_callback = self._select

@@ -1,8 +1,8 @@
-"""Obtain and renew the certificate of the listeners: one thread that decides when, and an order that survives a kill.
+"""Obtain and renew the certificates of the listeners on one thread, and continue orders after the process was killed.
 
-Every step is stored before the next one, so after a kill the order goes on where it was: the CA is never asked for a
-second certificate of the same names within `_MIN_RENEWAL_MS`. After a failure the wait grows, also across restarts,
-and a wait that the CA asks for is kept.
+Every step is stored before the next one, so after a kill the order continues with the step that was interrupted: the CA
+is never asked for a second certificate of the same names within `_MIN_RENEWAL_MS`. After a failure the wait grows, also
+across restarts, and a wait that the CA asks for is kept.
 """
 
 import asyncio
@@ -43,17 +43,18 @@ NOTICE_DAYS = crypto.EXPIRES_SOON_DAYS
 HTTP_01, TLS_ALPN_01 = "http-01", "tls-alpn-01"
 
 
-class Doors(NamedTuple):
-    """Which listeners of this service can answer a challenge."""
+class ChallengeListeners(NamedTuple):
+    """Which listeners of this service can answer a challenge: over http (port 80), and over TLS (port 443)."""
 
     has_http: bool
     has_tls: bool
 
 
 def find_renewal(settings: Config, state: State, names: list[str]) -> int:
-    """Return when the certificate is to be renewed, in milliseconds: 0 if there is none of the CA with these names.
+    """Return when the certificate is to be renewed, in milliseconds.
 
-    It is renewed after two thirds of its lifetime, or when the CA suggests it (RFC 9773).
+    This is after two thirds of its lifetime, or when the CA suggests it (RFC 9773). The result is 0, that is at once,
+    if there is no certificate of this CA that covers `names`.
     """
     facts = store.read_facts(state)
     if facts is None or state.issued_by != settings.acme.directory:
@@ -65,7 +66,7 @@ def find_renewal(settings: Config, state: State, names: list[str]) -> int:
 
 
 def find_next_attempt(settings: Config, state: State, names: list[str]) -> int:
-    """Return when the CA is asked for a certificate, in milliseconds, with the wait after a failure."""
+    """Return when the CA is asked for a certificate next, in milliseconds: at the renewal, or later after a failure."""
     wait_until = state.next_attempt_at if state.scope == _scope(settings, names) else 0
     return max(find_renewal(settings, state, names), wait_until)
 
@@ -78,14 +79,15 @@ class CertificateIssuer:
     """The thread that obtains and renews the certificates: that of the installation, and one for each host of accounts.
 
     `notify` is called with the stored state if a certificate expires within `NOTICE_DAYS` and could not be renewed,
-    once for each certificate. `list_hosts` returns the hosts of accounts, whose certificates `served` shows, too.
+    once for each certificate. `list_hosts` returns the hosts of accounts. `served` is the web listener's certificate,
+    which also serves those of these hosts.
     """
 
     def __init__(
         self,
         settings: Config,
         challenges: LiveChallenges,
-        doors: Doors,
+        listeners: ChallengeListeners,
         notify: Callable[[State], None],
         list_hosts: Callable[[], list[str]],
         served: crypto.ServedCertificate | None,
@@ -96,7 +98,7 @@ class CertificateIssuer:
         self._thread = threading.Thread(target=self._run, name="acme", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._tools = _Tools(settings, challenges, doors, notify, self._run_in_loop)
+        self._tools = _Tools(settings, challenges, listeners, notify, self._run_in_loop)
         self._hosts: list[str] | None = None  # at the last check
         self._contexts: dict[str, tuple[int, ssl.SSLContext]] = {}  # by host, with `issued_at`
 
@@ -105,7 +107,7 @@ class CertificateIssuer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; an order in progress goes on after the next start."""
+        """End the thread; an order in progress is continued after the next start."""
         self._stopping.set()
         loop, task = self._loop, self._task
         if loop is not None and task is not None and not loop.is_closed():
@@ -125,7 +127,7 @@ class CertificateIssuer:
             self._stopping.wait(_CHECK_SECONDS)
 
     def _check_all(self, orders: dict[str, "_Certificate"]) -> None:
-        """Do what is due for each certificate, by its host; that of the installation has none."""
+        """Do what is due for each certificate: that of the installation (key "" in `orders`) and those of the hosts."""
         hosts = self._list_hosts() if self._served is not None else []
         main = orders.get("") or _Certificate(self._tools, store.wanted_names(self._tools.settings))
         orders[""] = main
@@ -137,7 +139,7 @@ class CertificateIssuer:
         for host in hosts:
             orders[host] = orders.get(host) or _Certificate(self._tools, [host], host, main)
         states = {host: orders[host].state for host in hosts}
-        # What is stored comes first: an order of another host may take minutes, and fail with an error.
+        # Serve the stored certificates first: an order of another host may take minutes, and fail with an error.
         self._serve_hosts(states)
         for order in (main, *(orders[host] for host in hosts)):
             if self._stopping.is_set():
@@ -148,7 +150,10 @@ class CertificateIssuer:
                 self._serve_hosts(states)
 
     def _serve_hosts(self, states: dict[str, State]) -> None:
-        """Show the certificates of the hosts; one that is expired stays, since a browser gets no better one."""
+        """Let the web listener serve the certificates of the hosts.
+
+        An expired one is served too, because the certificate of another host would not be better for a browser.
+        """
         issued = {host: state for host, state in states.items() if state.certificate}
         known = {host: self._contexts[host][0] for host in self._contexts}
         if self._served is None or known == {host: state.issued_at for host, state in issued.items()}:
@@ -182,7 +187,7 @@ class _Tools(NamedTuple):
 
     settings: Config
     challenges: LiveChallenges
-    doors: Doors
+    listeners: ChallengeListeners
     notify: Callable[[State], None]
     run: Callable[[Coroutine[Any, Any, None]], None]
 
@@ -295,7 +300,10 @@ class _Certificate:
         return order
 
     async def _prove(self, client: AcmeClient, url: str, attempt: int) -> None:
-        """Respond to a challenge of an authorization unless it is valid. Raises AcmeError if the CA rejects it."""
+        """Respond to a challenge of a pending authorization, and wait for the result.
+
+        Raises AcmeError unless the authorization is valid then.
+        """
         authorization = await client.fetch_authorization(url)
         if authorization.status == "pending":
             challenge = self._choose(authorization, attempt)
@@ -318,11 +326,14 @@ class _Certificate:
             raise AcmeError("unauthorized", f"{authorization.name}: {reason}")
 
     def _choose(self, authorization: Authorization, attempt: int) -> Challenge:
-        """Return the challenge to answer: after a failure the other kind, if two listeners can answer.
+        """Return the challenge to answer, of the other kind at each attempt if both listeners can answer.
 
-        If none of ours is reached by the CA, a proxy may pass its request on to the web interface.
+        If no listener can, it is an HTTP-01 challenge, because a proxy may forward the CA's request to the web
+        interface.
         """
-        kinds = [kind for kind, can_answer in zip((HTTP_01, TLS_ALPN_01), self._tools.doors, strict=True) if can_answer]
+        kinds = [
+            kind for kind, can_answer in zip((HTTP_01, TLS_ALPN_01), self._tools.listeners, strict=True) if can_answer
+        ]
         kinds = kinds or [HTTP_01]
         start = attempt % len(kinds)
         for kind in (*kinds[start:], *kinds[:start]):

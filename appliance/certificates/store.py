@@ -37,11 +37,12 @@ class PendingOrder(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """What is kept about the CA. Times are in milliseconds, keys and certificates in PEM.
+    """The stored state of the account, the order and the certificate.
 
-    `directory` is the CA of the account and the order, `issued_by` that of the certificate. `scope` is the names and
-    the CA of the last attempt: for another scope, waits after failures do not count. `renewal_at` is the time that the
-    CA suggests for the renewal, 0 if none, and `ask_at` the time to ask it again.
+    Times are in milliseconds, keys and certificates in PEM. `directory` is the CA of the account and the order,
+    `issued_by` that of the certificate. `scope` is the names and the CA of the last attempt: for another scope, waits
+    after failures do not count. `renewal_at` is the time that the CA suggests for the renewal, 0 if none, and `ask_at`
+    the time of the next request for a suggestion.
     """
 
     directory: str = ""

@@ -32,7 +32,7 @@ from appliance.api import http as api_http
 from appliance.campaigns import send_times, states
 from appliance.certificates import store
 from appliance.certificates.challenges import HTTP_CONTENT_TYPE, LiveChallenges
-from appliance.certificates.issuer import CertificateIssuer, Doors
+from appliance.certificates.issuer import CertificateIssuer, ChallengeListeners
 from appliance.core import crypto, executable, validation
 from appliance.core.errors import Unavailable
 from appliance.http.account_hosts import check_host, is_account_host, keep_fresh
@@ -310,9 +310,9 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
     app.ctx.watch.start()
     if app.ctx.http_listener is not None:
         await app.ctx.http_listener.start()
-        doors = Doors(app.ctx.http_listener.is_bound, app.ctx.handshakes is not None)
+        listeners = ChallengeListeners(app.ctx.http_listener.is_bound, app.ctx.handshakes is not None)
         app.ctx.issuer = CertificateIssuer(
-            app.ctx.config, app.ctx.challenges, doors, owner_notices.report_certificate, app.ctx.hosts.list_names,
+            app.ctx.config, app.ctx.challenges, listeners, owner_notices.report_certificate, app.ctx.hosts.list_names,
             app.ctx.certificate if app.ctx.config.tls.certificate == settings_config.AUTO else None,
         )  # fmt: skip
         app.ctx.issuer.start()

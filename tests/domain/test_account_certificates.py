@@ -41,7 +41,7 @@ def test_stored_certificates_are_served_before_anything_is_ordered(
 
     monkeypatch.setattr("appliance.certificates.issuer._Certificate.check", fail)
     service = issuer.CertificateIssuer(
-        settings, challenges.LiveChallenges(), issuer.Doors(True, True), lambda _: None, lambda: hosts,
+        settings, challenges.LiveChallenges(), issuer.ChallengeListeners(True, True), lambda _: None, lambda: hosts,
         cast(ServedCertificate, served),
     )  # fmt: skip
     orders: dict[str, Any] = {}
