@@ -2,15 +2,14 @@
 
 Each contact has a position in an experiment, a number from 0 to `POSITIONS` - 1. An `Assignment` cuts the positions
 into consecutive ranges: the contacts of one range are held out, those of another get variant 1, and so on. Ranges are
-only ever appended, so a change of weights applies to positions that had no group, and never moves a contact.
-The same arithmetic exists as Python (`get_group`) and as SQL (`build_group_sql`), for audiences that one statement
-writes.
+only ever appended, so a change of weights applies to positions that had no group, and never moves a contact. The same
+arithmetic exists as Python (`get_group`) and as SQL (`build_group_sql`), for audiences that one statement writes.
 
 With an uneven allocation, later batches of a test give better variants more recipients (`choose_weights`): Thompson
 sampling, after "On the likelihood that one unknown probability exceeds another", Biometrika 25, 1933. A variant is
-chosen with the probability that it is the best. In batches, as conversions come late (Chapelle and Li, "An empirical
-evaluation of Thompson sampling", NeurIPS 2011, section 4). The probability is integrated rather than drawn, so the
-weights follow from the counts, and who gets which variant follows from the seed.
+chosen with the probability that it is the best. The weights change only between batches, because conversions come late
+(Chapelle and Li, "An empirical evaluation of Thompson sampling", NeurIPS 2011, section 4). The probability is
+integrated rather than drawn, so the weights follow from the counts, and who gets which variant follows from the seed.
 
 The evidence stays valid, because the weights of a batch are fixed before it, and each batch is compared in itself. An
 uneven batch shows a difference more slowly: use it to lose fewer conversions during a test, not to decide sooner.
@@ -30,8 +29,8 @@ HELD_OUT, WAITING = -1, 0
 # The prime 2^31 - 1. Products of two positions fit into the 64-bit integers of SQLite.
 POSITIONS = 2**31 - 1
 _COEFFICIENTS = 4
-# Each variant gets at least this share of a batch. A variant with bad luck in the beginning gets its second chance, and
-# the leader is still compared with others.
+# Each variant gets at least this share of a batch. So a variant whose first results were poor by chance is tested
+# further, and the leader is still compared with others.
 MIN_SHARE = 0.1
 # Before each variant has as many recipients, all get the same share.
 MIN_RECIPIENTS = 100

@@ -30,7 +30,7 @@ from appliance.experiments.evidence import (
 from appliance.experiments.posterior import compare, describe_amount, describe_rate, standardize_batches
 
 DEFAULT_ALPHA = 0.05
-# The evidence from conversions is exact from the first one; all the same, a handful is too few to act on.
+# The evidence from conversions is exact from the first one, but decisions on a handful would surprise users.
 MIN_CONVERSIONS = 20
 # Amounts are compared by an approximation, and one large order should not decide.
 MIN_ORDERS = 50

@@ -149,7 +149,10 @@ def _bound_log_ratio(pairs: Sequence[Pair], threshold: float) -> float | None:
 
 
 def _find_last(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Return the highest number between two for which a condition holds that fails above it, or None."""
+    """Return the highest number from `low` to `high` for which `holds` is true; None if it is false for `low`.
+
+    Found by bisection, so `holds` must be false for all numbers above the result.
+    """
     if not holds(low):
         return None
     for _ in range(_BISECTIONS):
@@ -180,9 +183,10 @@ class Excess(NamedTuple):
 def measure_excess(pairs: Iterable[Pair]) -> Excess:
     """Return the excess of the amounts of the treated.
 
-    Given an amount, it belongs to a treated recipient by the toss of a coin, whose variance is at most that of Kearns
-    and Saul ("Large deviation methods for approximate probabilistic inference", UAI 1998, lemma 1). So the tails are
-    bounded by the amounts themselves, however heavy the tail of the amounts is.
+    If no variant is better, each amount belongs to a treated recipient with the probability of their share, like the
+    toss of a biased coin. The bound of its variance is that of Kearns and Saul ("Large deviation methods for
+    approximate probabilistic inference", UAI 1998, lemma 1). So the tails are bounded by the amounts themselves,
+    however heavy the tail of the amounts is.
     """
     amount = variance = weight = 0.0
     for treated, control in pairs:
@@ -195,7 +199,10 @@ def measure_excess(pairs: Iterable[Pair]) -> Excess:
 
 
 def get_coin_variance(share: float) -> float:
-    """Return the variance of a normal distribution whose tails are at least as heavy as that of a biased coin."""
+    """Return the variance of a normal distribution that bounds the tails of a biased coin (Kearns and Saul).
+
+    `share` is the probability of one side.
+    """
     if abs(share - 0.5) < 1e-6:
         return 0.25
     return (1 - 2 * share) / (2 * math.log((1 - share) / share))

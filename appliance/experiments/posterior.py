@@ -1,7 +1,7 @@
 """The probability that each variant is the best, and what choosing another one would cost, given the counts.
 
-These figures are for people who want to know how sure one can be now. Unlike the evidence, they promise nothing about
-how often one errs when looking many times, so they never decide (`decision`).
+These figures are shown to users. Unlike the evidence, they do not limit the rate of wrong decisions of a user who looks
+many times, so `decision` does not choose a winner by them.
 """
 
 import math
@@ -101,7 +101,8 @@ def describe_amount(counts: Counts | Totals) -> Posterior:
     """Return an approximate posterior of the amount per recipient: a normal distribution.
 
     Its standard deviation is the standard error of the mean. With heavy tails that needs some hundred orders to be
-    good; with fewer, the probability of the best is told too surely. Without amounts, or recipients, it is flat.
+    good; with fewer, the probabilities of being the best are too far from one half. Without amounts, or recipients, it
+    is flat.
     """
     recipients = max(1, counts.recipients)
     mean = counts.amount / recipients

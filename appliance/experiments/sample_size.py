@@ -47,7 +47,7 @@ def plan_by_rate(
     """Return the recipients that each variant needs to find one whose rate is higher by a relative `lift`.
 
     `rate` is the conversion rate of the other variants; `lift` 0.2 is 20 % more of it. Returns None if more than
-    `MAX_RECIPIENTS` are needed, and raises ValueError for a rate or lift that cannot be.
+    `MAX_RECIPIENTS` are needed, and raises ValueError for an impossible rate or lift.
     """
     _check_rate(rate, lift)
     return _find_recipients(lambda recipients: _predict_rates(recipients, rate, lift, variants, alpha), variants, power)
@@ -103,7 +103,7 @@ def _predict_rates(recipients: float, rate: float, lift: float, variants: int, a
         is_below = _measure_gap(gap, best + other) < threshold
         low, high = (gap, high) if is_below else (low, gap)
     converted = best + (variants - 1) * other
-    # The evidence sees only who of those who converted got which variant
+    # The evidence uses only which variants the recipients got who converted
     return _Outcome(best, best * (1 - rate * (1 + lift)), other, other * (1 - rate), high, converted / MIN_CONVERSIONS)
 
 
