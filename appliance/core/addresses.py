@@ -179,7 +179,7 @@ def parse_written_phone(text: str, country: str | None = None) -> Address:
     """
     text = text.strip()
     if len(text) <= MAX_WRITTEN_PHONE_CHARACTERS:
-        text = unicodedata.normalize("NFKC", text)  # which may be longer
+        text = unicodedata.normalize("NFKC", text)  # may make the text longer
     if len(text) > MAX_WRITTEN_PHONE_CHARACTERS:
         raise ValueError(NOT_A_PHONE)
     text = _INVISIBLE.sub("", text).strip(" \t\r\n'\"").casefold()

@@ -1,4 +1,4 @@
-"""Second names for fields of request bodies, as public clients of other services write them.
+"""Second names for fields of request bodies, which published clients of other services send.
 
 A Struct declares them as `ALIASES`. Before its fields are read, the value of an alias is moved to its field; errors of
 the field are reported at the alias, because that is what the client sent. The OpenAPI document has each alias as a
@@ -60,7 +60,10 @@ def resolve(aliases: Aliases, raw: dict[str, Any]) -> Resolved:
 
 
 def _put(target: dict[str, Any], path: list[str], value: Any) -> bool:
-    """Put a value at a path of keys, and return False if another value is there. Parts that are not objects stay."""
+    """Put a value at a path of keys, and return False if another value is there.
+
+    If a part of the path is not an object, nothing is changed; reading the field reports the error.
+    """
     *parents, name = path
     for parent in parents:
         inner = target.get(parent, {})
@@ -75,14 +78,15 @@ def _put(target: dict[str, Any], path: list[str], value: Any) -> bool:
 
 
 def rename_paths(fields: Mapping[str, list[str]], used: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return errors with the alias in place of each path of a field that was sent by it, also within the field."""
+    """Return errors by path, with the alias in place of each field that was sent by an alias (`rename_path`)."""
     return {rename_path(path, used): messages for path, messages in fields.items()}
 
 
 def rename_path(path: str, used: Mapping[str, str]) -> str:
-    """Return a path with the alias in place of the field by whose alias it was sent; the same path without one.
+    """Return a path with the alias in place of the field, if the field or one that contains it was sent by an alias.
 
-    An error of an object that the field is in, such as the free data of an audience, is one of the alias, too.
+    An object that contains such a field, such as the free data of an audience, gets the alias as its path, too. Any
+    other path is returned unchanged.
     """
     field = next((field for field in used if re.match(rf"{re.escape(field)}(?!\w)", path)), None)
     if field is not None:

@@ -74,7 +74,7 @@ LANGUAGE_VARIABLE = "_CAMPANERO_LANGUAGE"
 
 def _start(word: str) -> "subprocess.Popen[bytes]":
     words, env = _command(word)
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - no word of it comes from outside
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)  # noqa: S603 - the arguments come from this program
 
 
 def _command(*words: str) -> tuple[list[str], dict[str, str]]:
@@ -121,7 +121,7 @@ def run_and_read(*words: str, seconds: float) -> bytes:
     """
     command, env = _command(*words)
     env[LANGUAGE_VARIABLE] = i18n.get_language()
-    with subprocess.Popen(  # noqa: S603 - the words are ours
+    with subprocess.Popen(  # noqa: S603 - the arguments come from this program
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
     ) as process:
         _awaited_children.add(process)
@@ -142,7 +142,7 @@ def start_with_socket(word: str) -> "tuple[subprocess.Popen[bytes], socket.socke
     ours, theirs = socket.socketpair()
     try:
         with theirs:
-            process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env)  # noqa: S603 - no word of it comes from outside
+            process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env)  # noqa: S603 - the arguments come from this program
         _awaited_children.add(process)
         return process, ours
     except BaseException:
@@ -156,7 +156,7 @@ def run_until_stopped(*words: str, is_stopping: threading.Event) -> tuple[int, s
     The process is terminated once `is_stopping` is set.
     """
     command, env = _command(*words)
-    with subprocess.Popen(  # noqa: S603 - the words are ours
+    with subprocess.Popen(  # noqa: S603 - the arguments come from this program
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env
     ) as process:
         while True:

@@ -25,7 +25,10 @@ def clean_text(text: str) -> str:
 
 
 def show_hidden(text: str) -> str:
-    """Return a text whose hidden characters stand as their code points, such as `[U+202E]`, and do nothing else."""
+    """Return a text with each hidden character replaced by its code point, such as `[U+202E]`.
+
+    Carriage returns are removed.
+    """
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda match: "" if match[0] == "\r" else f"[U+{ord(match[0]):04X}]", text)

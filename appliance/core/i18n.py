@@ -108,7 +108,7 @@ def get_locale() -> "Locale":
 
 @cache
 def _load_locale(language: str) -> "Locale":
-    from babel import Locale  # 30 ms that a service with English pages alone does not need
+    from babel import Locale  # takes 30 ms, which a service with only English pages saves
 
     return Locale.parse("en_GB" if language == "en" else language)
 
@@ -470,7 +470,10 @@ def _translate_language_name(name: str) -> str:
 
 
 def _translate_names(names: str) -> str:
-    """Translate names that are separated by commas; a label with a small letter keeps it, except in German."""
+    """Translate names that are separated by commas.
+
+    A name that begins with a lower-case letter keeps it, except in German.
+    """
 
     def translate_name(name: str) -> str:
         translation = translate_stored(name)
@@ -521,7 +524,10 @@ def load_catalogue(language: str) -> stdlib_gettext.NullTranslations:
 
 
 def build_for_each_language(build: Callable[[], _T]) -> list[_T]:
-    """Return what a function returns in each supported language; catalogues that only this needs leave the memory."""
+    """Return the results of a function in each supported language.
+
+    Catalogues that are loaded only for this are not kept in memory.
+    """
     values = []
     for language in LANGUAGES:
         is_loaded = language in _catalogues

@@ -79,7 +79,7 @@ def charge_account(account_id: int) -> Iterator[None]:
 
 
 class FairShares:
-    """The seconds for which each account used what the accounts share, such as the thread that renders.
+    """The seconds for which each account has used a shared resource, such as the thread that renders.
 
     The account that used the least gets the next turn. An account that returns after a pause starts with the least time
     among the active accounts. A pause therefore gives no advantage, and earlier use no lasting disadvantage. For use by
@@ -108,7 +108,7 @@ class FairShares:
 
 
 class _Turns:
-    """A lock that the accounts hold in turns (`FairShares`), and the threads of an account in the order of asking."""
+    """A lock that accounts get in the order of `FairShares`, and threads of one account in the order of requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """Decode the texts of emails: encoded words in headers, bodies in any charset, and names of files.
 
-The emails may be written to harm: nothing here takes time with more than the length of its input, whereas some codecs
-of Python, and the headers of `email.policy.default`, take time with its square.
+The emails may be malicious: everything here takes time in proportion to the length of its input, whereas some codecs of
+Python, and the headers of `email.policy.default`, take time with its square.
 """
 
 import codecs
@@ -27,12 +27,12 @@ def _find_codec(charset: str) -> str | None:
 
 
 def find_codec(charset: str) -> str | None:
-    """Return the name of the codec of a charset that a stranger chose, or None if there is no such charset."""
+    """Return the name of the codec of a charset from an untrusted email, or None if there is no such charset."""
     return _find_codec(charset.lower()) if len(charset) < 40 else None
 
 
 def decode_bytes(data: bytes, charset: str | None) -> str:
-    """Return the text of a body; bytes that cannot be decoded are replaced. The default, and substitute, is UTF-8."""
+    """Return the text of a body, in UTF-8 if `charset` is missing or unknown; undecodable bytes are replaced."""
     return replace_surrogates(data.decode(find_codec(charset or "utf-8") or "utf-8", "replace"))
 
 
@@ -53,7 +53,7 @@ def read_filename(part: Message) -> str:
     try:
         name = part.get_param("filename", None, "content-disposition") or part.get_param("name", None)
     except (LookupError, ValueError, TypeError, AttributeError):
-        return ""  # Its numbering is invalid.
+        return ""  # The numbering of its parameter (RFC 2231, section 3) is invalid.
     if isinstance(name, tuple):
         charset, _, text = name
         return decode_bytes(text.encode("raw-unicode-escape"), charset).strip()

@@ -1,9 +1,9 @@
 """The texts, dates and amounts that recipients read, in the languages that an account may choose.
 
-They stand on pages, in system emails and in the footers of emails. Dates and amounts use the CLDR data of Babel. The
-texts of pages contain values to fill in, such as `{address}`. The texts of emails contain merge tags, such as
-`{{ brand.company_name }}`. They are translated in the catalogues of `appliance/core/i18n.py`, where `recipient` is
-their context.
+They are used on pages, in system emails and in the footers of emails. Dates and amounts use the CLDR data of Babel. The
+texts of pages contain values to fill in, such as `{address}`. The texts of emails contain merge tags, such as `{{
+brand.company_name }}`. They are translated in the catalogues of `appliance/core/i18n.py`, where `recipient` is their
+context.
 """
 
 import re
@@ -264,7 +264,7 @@ def _find_locale(tag: str) -> "Locale":
 
     English without a region has the dates of most countries, not of the US.
     """
-    from babel import Locale, UnknownLocaleError  # 30 ms that a service with English emails alone does not need
+    from babel import Locale, UnknownLocaleError  # takes 30 ms, which a service with only English emails saves
 
     for name in (tag.replace("-", "_"), re.split("[-_]", tag)[0]):
         try:

@@ -1,7 +1,7 @@
 """The files that ship with the program: pictures, guides, style sheets, catalogues of texts.
 
-The executable has them in one archive: its loader creates each of its files again at every start, even for the commands
-for scripts, which need none of them.
+The executable has them in one archive, because its loader would unpack each single file at every start, even for the
+commands for scripts, which need none of them.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,6 @@ def _root() -> Traversable:
     archive = ROOT / ARCHIVE
     if not archive.exists():
         return ROOT
-    import zipfile  # from the sources nothing needs it
+    import zipfile  # not needed when the program runs from the sources
 
     return zipfile.Path(archive)

@@ -32,7 +32,7 @@ LOCAL_TIME_SCHEMA = rf"^({_YEAR}-{_MONTH_AND_DAY}|{_LEAP_YEAR}-02-29)T([01][0-9]
 def choose_common_zone(names: Iterable[str]) -> str | None:
     """Return the first of several time zones if their clocks agree for the next year, or None.
 
-    So Germany decides, whose two zones have the same rules, but the United States do not.
+    The zones of Germany have a result, because both have the same rules; those of the United States have none.
     """
     return _choose_common_zone(tuple(names), _get_day())
 
@@ -66,7 +66,7 @@ def find_country_zone(country: str | None) -> str | None:
 
 
 class _PhoneZones:
-    """The zones by calling code and by block of numbers, computed on a day; `None` is a block without one zone."""
+    """The zones by calling code and by block of numbers, computed on a day; None for a block without a single zone."""
 
     def __init__(self, day: int) -> None:
         self.day = day
@@ -127,7 +127,7 @@ def _list_split_area_codes() -> frozenset[str]:
 
 
 def _find_calling_code_zones() -> dict[str, str]:
-    """Return the zones of the calling codes that one country has alone, and in which all clocks agree."""
+    """Return the time zone by calling code, for the codes of a single country in which all clocks agree."""
     from phonenumbers import COUNTRY_CODE_TO_REGION_CODE
     from phonenumbers.tzdata import TIMEZONE_DATA
 
@@ -240,7 +240,7 @@ def _at(day: date, time_of_day: time) -> datetime:
 
 @lru_cache(256)
 def find_first_and_last(local_time: str) -> tuple[int, int]:
-    """Return the first and the last moment at which it is a local time anywhere, in Unix milliseconds."""
+    """Return the first and the last moment at which clocks of any time zone show `local_time`, in Unix milliseconds."""
     local = parse_local_time(local_time)
     moments = [find_moment(local, ZoneInfo(name)) for name in list_zones()]
     return min(moments), max(moments)

@@ -420,7 +420,7 @@ Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pa
 LanguageTag = Annotated[str, Meta(extra={"check": "language"}, extra_json_schema={"pattern": i18n.LANGUAGE_TAG_SCHEMA})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
-# A local time without an offset, such as 2026-12-01T09:00: everyone's own clock
+# A local time without an offset, such as 2026-12-01T09:00: each recipient's own clock
 LocalTime = Annotated[
     str,
     Meta(extra={"check": "local_time"}, extra_json_schema={"pattern": time_zones.LOCAL_TIME_SCHEMA}),
@@ -460,7 +460,7 @@ class PartialRead(NamedTuple):
     """The result of reading a request that may have errors; `StructReader` describes the fields.
 
     `value` is a Struct, or UNSET if the request is not an object. `aliases` maps the paths of fields to the aliases by
-    which they were sent (`appliance.api.aliases`).
+    which they were sent (`appliance.core.aliases`).
     """
 
     value: Any
