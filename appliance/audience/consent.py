@@ -51,7 +51,7 @@ class Evidence(msgspec.Struct):
 def find_suppression_reason(
     account_id: int, kind: str, address_hash: bytes, ignored: tuple[str, ...] = ()
 ) -> str | None:
-    """Return the most severe reason for which an address is suppressed now, or None; `ignored` are not considered."""
+    """Return the most severe reason for which an address is suppressed now, or None; skip the reasons in `ignored`."""
     reasons = {
         row[0]
         for row in rows(

@@ -225,8 +225,9 @@ def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, 
 def delete(account_id: int, list_id: int) -> ContactList:
     """Delete a list and return it; its contacts are not deleted.
 
-    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or flow uses the list, a completed
-    campaign that sends some of its messages again, or a segment: contacts who are not on the list would become all.
+    Raises NotFound. Raises Invalid with `used_by` if the list is used by an active or paused campaign or flow, by a
+    completed campaign that sends some of its messages again, or by a segment. Without the list, an exclusion or "not on
+    the list" would apply to all contacts.
     """
     require_write_transaction()
     contact_list = get(account_id, list_id)

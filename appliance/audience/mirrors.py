@@ -70,7 +70,7 @@ _slow: set[int] = set()
 
 
 class _Lane:
-    """The mirrors of one thread, and the turns of their accounts."""
+    """The mirrors that one thread compares, either the ordinary or the slow ones; their accounts take turns."""
 
     def __init__(self, is_slow: bool) -> None:
         self._is_slow = is_slow

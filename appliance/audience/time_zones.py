@@ -1,12 +1,13 @@
 """The time zone of a contact, with the source that it was taken from, and the stored zones of all contacts.
 
-It is the first that is known: the custom field `time_zone`, the zone of the phone number, the zone of the country, the
-account's. A number or a country whose clocks differ, such as one of the United States without an area, decides nothing.
+The time zone of a contact is the first of these that is known: the custom field `time_zone`, the zone of the phone
+number, the zone of the country, the account's. A number or country with several zones, such as a number of the United
+States without an area, is skipped.
 
-The zones are stored, so that fixing a large audience computes none. A trigger marks the row of a contact when its data,
-phone numbers or country change (`storage/writer.py`), and a job computes marked and missing rows, in batches. Until
-then their zone is computed where it is needed, so that a stored zone is always the one that the rule gives. The zone
-of the account is stored as null: it may change. If the rule itself changes, with new data of time zones or phone
+The zones are stored, so that the snapshot of a large audience computes none. A trigger marks the row of a contact when
+its data, phone numbers or country change (`storage/writer.py`), and a job computes marked and missing rows, in batches.
+Until then their zone is computed where it is needed, so that a stored zone is always the one that the rule gives. The
+zone of the account is stored as null: it may change. If the rule itself changes, with new data of time zones or phone
 numbers, all rows are computed again.
 """
 
@@ -43,12 +44,13 @@ SOURCE_AND_ZONE_SQL = (
 _SELECT_ZONES = f"SELECT c.id, {SOURCE_AND_ZONE_SQL} FROM contact c WHERE c.id IN (SELECT value FROM json_each(:ids))"
 # Joins the row of contact `c` if its zone is stored. `:known_to` is the result of `find_known_to`.
 JOIN_STORED = "LEFT JOIN contact_zone z ON z.contact_id = c.id AND z.contact_id <= :known_to AND NOT z.is_stale"
-# The number of the zone of contact `c`, with that join: 0 for that of the account.
+# SQL for the number of the zone of contact `c`, 0 for the account's zone; the query needs `JOIN_STORED`.
 NUMBER_SQL = (
     "CASE WHEN z.contact_id NOT NULL THEN coalesce(z.time_zone_id, 0) "
     f"ELSE (SELECT n.id FROM time_zone n WHERE n.name = {ZONE_SQL}) END"
 )
-# The stored number and source of the zone of contact `c`, with that join, as one integer (`read_stored`).
+# SQL for the stored number and source of the zone of contact `c`, as one integer (`read_stored`); the query needs
+# `JOIN_STORED`.
 _SOURCE_BITS = 2
 _ACCOUNT = SOURCES.index("account")
 STORED_SQL = f"(coalesce(z.time_zone_id, 0) << {_SOURCE_BITS} | coalesce(z.source, {_ACCOUNT}))"
@@ -158,7 +160,7 @@ def fill_batch(rules: str, size: int = _BATCH) -> int:
 
 
 def read_stored(value: int, names: Mapping[int, str], account_zone: str) -> tuple[ZoneSource, str]:
-    """Return source and name of a zone in a value of `STORED_SQL`; `names` are those of zones by number."""
+    """Return (source, name) of a zone from a value of `STORED_SQL`; `names` has the names of zones by number."""
     number, source = value >> _SOURCE_BITS, SOURCES[value % (1 << _SOURCE_BITS)]
     return source, names[number] if number else account_zone
 

@@ -187,10 +187,10 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
 
 
 def _erase_submitted_emails(with_ids: dict[str, int]) -> None:
-    """Delete emails submitted by SMTP that the contact got, unless they are still to be sent to other recipients.
+    """Delete emails submitted by SMTP that the contact got, because their headers contain the contact's address.
 
-    Those are deleted once the others got them (`submitted.list_expired`). Their headers have the contact's address. The
-    contact's own messages lose them in any case.
+    An email that is still to be sent to other recipients is deleted after that (`submitted.list_expired`). The
+    contact's own messages no longer refer to the email in any case.
     """
     raw_ids = rows(
         "SELECT DISTINCT raw_message_id FROM message_content WHERE raw_message_id IS NOT NULL AND message_id IN "

@@ -307,7 +307,7 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteR
 
     If one contact has the email address and another has the phone number, Invalid is raised (docs/decisions.md#9), as
     for all other errors of the request. Raises Conflict (`account_limit`) if the API or a page would create a contact
-    that the account has no room for; who signs up by a form is never refused.
+    that the account has no room for; a sign-up by a form is never refused.
     """
     require_write_transaction()
     existing_id, faults = _find_existing(account_id, request)

@@ -69,7 +69,7 @@ class Operand(NamedTuple):
     type: str = ""  # for a JSON value: the SQL of its json_type
     elements: str = ""  # for a JSON value: the table of its elements
     normalized: str = ""  # for an address: the column of its normalized form
-    is_language: bool = False  # a language tag, which `de` equals if it is `de-AT`
+    is_language: bool = False  # whether the value is a language tag: `de-AT` equals `de`
 
 
 class ValueContext:
@@ -293,7 +293,7 @@ FIELDS: tuple[Field, ...] = (
         "campaign",
         "message",
         "campaign_id",
-        "l.sent_at IS NOT NULL AND l.status != 'bounced' AND l.test = 0",  # what bounced was not received
+        "l.sent_at IS NOT NULL AND l.status != 'bounced' AND l.test = 0",  # a bounced message was not received
     ),
     _link(
         "campaign_opened",

@@ -14,8 +14,8 @@ from appliance.core.i18n import gettext
 from appliance.storage import masking
 from appliance.storage.masking import HIDDEN_TEXT
 
-# Custom data and the data of events can be compared with whole values only: a part of a text, or a bound, would tell
-# what is masked with more and more letters or digits. Days can be bounds.
+# Custom data and the data of events can be compared with whole values only: parts of texts, or bounds, would reveal the
+# masked value to a user who tries more and more letters or digits. Days can be bounds.
 _DATA = ("data.", "contact_data.", "event.")
 _PART_PREDICATES = frozenset(("cont", "not_cont", "start", "not_start", "end", "not_end"))
 _BOUND_PREDICATES = frozenset(("gt", "gteq", "lt", "lteq", "between"))

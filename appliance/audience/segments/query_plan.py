@@ -322,7 +322,7 @@ def _compared_paths(filters: Any) -> Iterator[str]:
 def _create_index(name: str, path: str) -> None:
     require_write_transaction()
 
-    # A damaged value is not an error in a trigger: the contact could not be repaired
+    # A trigger ignores malformed JSON: an error would prevent every write that could repair the contact.
     def value(row: str) -> str:
         return f"iif(json_valid({row}.data), json_extract({row}.data, {path}), NULL)"
 

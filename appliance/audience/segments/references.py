@@ -23,7 +23,8 @@ _DESIGNS = (
     "SELECT json_extract(v.document, '$.design') FROM variant v JOIN template t ON t.id = v.template_id "
     "WHERE t.flow_id = ?1 AND instr(v.document, 'show_if')"
 )
-# A program may send single messages with a template of its own, by its id; one of an agent was perhaps sent.
+# Stand-alone templates, with which programs may send single messages. Those that an agent created count only if a
+# message was sent with them.
 _STANDALONE = (
     "SELECT id, name, design FROM template WHERE account_id = ? AND flow_id IS NULL AND instr(design, 'show_if') AND "
     "(NOT agent OR EXISTS (SELECT 1 FROM message m WHERE m.template_id = template.id AND m.test = 0))"
@@ -82,11 +83,10 @@ def iter_references(nodes: list[Node], path: str = "filters") -> Iterator[tuple[
 
 
 def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
-    """Return (kind, id) of the segments and lists that decide who enters a flow, which branches contacts take, and
-    who sees sections of its emails.
+    """Return (kind, id) of the segments and lists on which the entry to a flow, its branches and its emails depend.
 
-    The flow's current steps, the splits of all its stored versions and all its messages are considered. The id is None
-    if the trigger names no segment or no list.
+    The flow's trigger, its current steps, the conditions of all its stored versions, and those of sections in all its
+    messages are considered. The id is None if the trigger names no segment or no list.
     """
     started = Trigger.get(Trigger.flow == flow.id)
     references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}

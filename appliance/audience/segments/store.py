@@ -349,10 +349,10 @@ def delete(account_id: int, segment_id: int) -> Segment:
 
 
 def list_effects(account_id: int, segment_id: int) -> list[dict[str, Any]]:
-    """Return what a change of a segment would take effect on, also through other segments, in the form of `find_usage`.
+    """Return what a change of a segment would affect, also through other segments, in the form of `find_usage`.
 
-    These are lists that mirror it, campaigns and flows that are active, paused, approved or to be approved, flows that
-    were active before, and stand-alone templates that programs may send, as `template_id`.
+    These are lists that mirror the segment; campaigns and flows that are active, paused, approved or to be approved;
+    flows that were active before; and stand-alone templates that programs may send, as `template_id`.
     """
 
     def is_reached(references: Iterable[tuple[str, int | None]]) -> bool:

@@ -115,7 +115,7 @@ def list_targets(account_id: int, kind: str) -> list[tuple[int, str]]:
 
 
 def _cached(key: tuple[Any, ...], compute: Callable[[], list[T]]) -> list[T]:
-    # What was read for a user who sees contact data is not for one who does not.
+    # Results read by a user who sees contact data must not be returned to a user for whom it is masked.
     key, now = (*key, masking.is_active()), time.monotonic()
     entry = _suggestions.get(key)
     if entry is None or now - entry[0] > _CACHE_SECONDS:
