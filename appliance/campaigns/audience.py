@@ -42,7 +42,7 @@ class Audience(NamedTuple):
     """An audience as SQL: a query of contact ids, its parameters, and whether each address must be verified.
 
     `control` is the SQL of the group of contact `c` in the account's control group, empty if there is none. `zone` is
-    that of the contact's time zone, empty unless the campaign is sent at a local time; `zone_join` is a join for it.
+    the SQL of the contact's time zone, empty unless the campaign is sent at a local time; `zone_join` is a join for it.
     """
 
     sql: str
@@ -67,9 +67,9 @@ def is_everyone(data: dict[str, Any]) -> bool:
 
 
 def confirm_everyone(campaign: Campaign) -> None:
-    """Set the audience to all contacts, after a person confirmed that; only if no audience was ever chosen.
+    """Set the audience to all contacts, as a user has confirmed; does nothing if an audience was chosen before.
 
-    A campaign whose list or segment was deleted did have an audience, so it is never widened to all contacts.
+    A campaign whose list or segment was deleted had an audience, so it is never widened to all contacts.
     """
     data = campaign.trigger.data
     if is_set(campaign) or data.get(AUDIENCE_DELETED):
@@ -277,7 +277,10 @@ def count_by(
 
 
 def weigh_hours(campaign: Campaign, first: int, until: int, is_exact: bool = True) -> best_hours.HourWeights:
-    """Return what the clicks of a draft's members say about hours; without `is_exact`, it may be cached."""
+    """Return the weights of the hours from `first` to before `until`, by the clicks of a draft's audience.
+
+    Without `is_exact`, a cached result may be returned.
+    """
 
     def weigh() -> best_hours.HourWeights:
         members = build_audience(campaign)

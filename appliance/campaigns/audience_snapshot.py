@@ -48,7 +48,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # and so on in the order of contact ids, each with the channel id and the skip reason if there is one. A complete list
 # has its final name; an incomplete list is deleted and written again.
 
-# Another suffix with each change of the columns: a list of an earlier version is missing then, so it is written again.
+# The suffix changes with the columns, so that a list written by an earlier version is not found, and is written again.
 _LIST_SUFFIX = ".recipients4"
 # The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
 _STEPS_BETWEEN_CHECKS = 200_000
@@ -176,7 +176,7 @@ _LOCAL_COLUMNS = (
     f"CASE WHEN why IS NOT NULL THEN 'skipped' WHEN {_LOCAL_DUE} > :due THEN 'queued' ELSE :open END, why, "
     f"'campaign', 0, :test, :provider, 0, 0, CASE WHEN why IS NULL THEN {_LOCAL_DUE} END"
 )
-# In an A/B test, who cannot get the campaign has no variant, and is not in the group that is held out.
+# In an A/B test, a contact who cannot get the campaign has no variant, and is not in the group that is held out.
 _VARIANT_COLUMNS = (
     "{sql.sender}, {sql.reply_to}, CASE WHEN why IS NOT NULL OR variant = -1 THEN 'skipped' "
     "WHEN variant = 0 THEN 'held' WHEN {sql.due} > :due THEN 'queued' ELSE :open END, "
@@ -226,7 +226,7 @@ class SnapshotState(Struct):
     last: int = 0  # contact id of the last row written
     control: str = ""  # the SQL of the account's control group
     zone: str = ""  # the SQL of the time zone of contacts, for a campaign with a local time
-    row_sql: RowSql | None = None  # for the columns of an A/B test
+    row_sql: RowSql | None = None  # SQL for the columns of an A/B test
     counts: dict[int, int] = {}  # of an A/B test: the number of rows written by variant
 
     @property
@@ -335,7 +335,10 @@ def _join_times(campaign: Campaign, members: Audience) -> str:
 def _insert_messages(
     campaign: Campaign, provider: str, people: str, values: dict[str, Any], sql: RowSql | None
 ) -> None:
-    """Write a message row for each row of the SQL `people`; `sql` is that of an A/B test of the campaign."""
+    """Write a message row for each row of the SQL `people`.
+
+    `sql` is for the columns of an A/B test; None if the campaign has none.
+    """
     parameters = _build_parameters(campaign, provider) | values
     is_local = campaign.local_time is not None
     columns, variant = _LOCAL_COLUMNS if is_local else _COLUMNS, "NULL, NULL"

@@ -1,18 +1,18 @@
-"""The hour of the day at which a contact clicks most, by which a campaign is sent to each at an hour of their own.
+"""The hour of the day at which a contact clicks most, so that a campaign can be sent to each contact at that hour.
 
 Clicks are counted by contact and hour on the contact's clock (`tracking/engagement.py`): the first click on each
-message that was not by a machine. Days of the week are not told apart: that would take seven times as many clicks.
+message that was not by a machine. Days of the week are not distinguished: that would take seven times as many clicks.
 
-A few clicks say little about a person, so the counts are shrunk towards those of all recipients of the campaign (an
-empirical Bayes estimate). The share of each hour in the clicks of a person is taken as drawn from a Dirichlet
+A few clicks are weak evidence about a person, so the counts are shrunk towards those of all recipients of the campaign
+(an empirical Bayes estimate). The share of each hour in the clicks of a person is taken as drawn from a Dirichlet
 distribution around the shares of all, `p`, with a concentration `k`. After `n` clicks, `x` of them in an hour, the
-expected share of this hour is `(x + k * p) / (n + k)`. The best hour of a person is the one with the highest
-`x + k * p`, so without clicks of their own it is the best hour of all. `k` says how many clicks `p` is worth. It is
-large if people differ little, and is estimated from their counts: it maximizes the likelihood of the
-Dirichlet-multinomial distribution, with a weak prior that holds while few people have several clicks.
+expected share of this hour is `(x + k * p) / (n + k)`. The best hour of a person is the one with the highest `x + k *
+p`, so without clicks of their own it is the best hour of all. `k` says how many clicks `p` is worth. It is large if
+people differ little, and is estimated from their counts: it maximizes the likelihood of the Dirichlet-multinomial
+distribution, with a weak prior that holds while few people have several clicks.
 
-Clicks depend on when earlier messages were sent: an hour at which nothing was ever sent has few of them. So the choice
-is between the hours at which a contact could click until now.
+Clicks depend on when earlier messages were sent: an hour at which nothing was ever sent has few of them. So an hour can
+be found to be the best only if earlier messages could be clicked at it.
 """
 
 import math
@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 from appliance.storage.database import rows
 
-# Each hour has this many clicks more, so that no share is 0.
+# This number of clicks is added to each hour, so that no share is 0.
 _EXTRA_CLICKS = 1.0
 # Of hours that are equally good, the earliest is taken.
 _TIE_BREAK = 1e-9
 # The prior of the concentration: its logarithm is normal around that of `_TYPICAL_CONCENTRATION`.
 _TYPICAL_CONCENTRATION, _CONCENTRATION_SPREAD = 20.0, 1.0
-# A larger concentration lets nobody have an hour of their own anyway.
+# With a larger concentration, no person's own clicks could change the hour.
 _MIN_CONCENTRATION, _MAX_CONCENTRATION = 0.5, 10_000.0
 _SEARCH_STEPS = 40
 _COUNT_BY_HOUR = (
@@ -53,9 +53,9 @@ class HourCounts(NamedTuple):
 
 
 class HourWeights(NamedTuple):
-    """What all recipients say about the hours of a campaign: how many clicks of a person each hour has in advance.
+    """The weight of each hour of a campaign, from the clicks of all recipients: `k * p`, in clicks of a person.
 
-    `weights` has the hours from `first` on. `people` is the number of those with clicks.
+    `weights` has the hours from `first` on. `people` is the number of recipients who clicked at any of them.
     """
 
     first: int
@@ -64,32 +64,32 @@ class HourWeights(NamedTuple):
 
     @property
     def highest(self) -> float:
-        """Return how good the best hour of all is for a person without clicks."""
+        """Return the highest weight, which is the score of the best hour of a person without clicks."""
         return max(self.weights)
 
     @property
     def best(self) -> int:
-        """Return the best hour of all."""
+        """Return the best hour of a person without clicks."""
         return self.first + max(range(len(self.weights)), key=lambda index: self.weights[index])
 
     def choose(self, clicks: Mapping[int, int]) -> int:
-        """Return the best hour of a person with these clicks by hour."""
+        """Return the best hour of a person, given the person's clicks by hour."""
         scores = {self.first + index: weight for index, weight in enumerate(self.weights)}
         for hour in scores.keys() & clicks.keys():
             scores[hour] += clicks[hour]
         return max(scores, key=lambda hour: scores[hour])
 
     def build_score(self) -> str:
-        """Return how good an hour is for a person, as SQL of their row `k` of `click_hour`."""
+        """Return SQL for the score of an hour for a person: the clicks of a row `k` of `click_hour` plus the weight."""
         cases = " ".join(f"WHEN {self.first + index} THEN {weight!r}" for index, weight in enumerate(self.weights))
         return f"(k.clicks + CASE k.hour {cases} END)"
 
     def build_condition(self) -> str:
-        """Return whether an hour is one of those to choose from, as SQL of the row `k` of a person."""
+        """Return SQL for whether a row `k` of `click_hour` is for one of the hours to choose from."""
         return f"k.hour >= {self.first} AND k.hour < {self.first + len(self.weights)}"
 
     def build_sql(self, contact_id: str) -> str:
-        """Return the best hour of the contact with this id, as SQL, by the same rule as `choose`."""
+        """Return SQL for the best hour of a contact, by the same rule as `choose`; `contact_id` is SQL for the id."""
         score = self.build_score()
         return (
             f"coalesce((SELECT k.hour FROM click_hour k WHERE k.contact_id = {contact_id} AND {self.build_condition()} "
@@ -98,7 +98,7 @@ class HourWeights(NamedTuple):
 
 
 def estimate(counts: HourCounts, first: int, until: int) -> HourWeights:
-    """Return the weights of the hours from `first` to before `until` by the counts of clicks in these hours."""
+    """Return the weights of the hours from `first` to before `until`, from the counts of clicks in these hours."""
     clicks = Counter[int]()
     for (hour, number), people in counts.by_hour.items():
         clicks[hour] += number * people
@@ -125,7 +125,7 @@ def _find_concentration(counts: HourCounts, shares: Sequence[float], first: int)
 
 
 def _measure(counts: HourCounts, shares: Sequence[float], first: int, logarithm: float) -> float:
-    """Return the logarithm of the density of a concentration, given the counts, without what does not depend on it."""
+    """Return the log density of a concentration (given by its logarithm), given the counts, up to a constant."""
     concentration = math.exp(logarithm)
     start = math.lgamma(concentration)
     result = sum(people * (start - math.lgamma(concentration + number)) for number, people in counts.by_total.items())
@@ -137,7 +137,7 @@ def _measure(counts: HourCounts, shares: Sequence[float], first: int, logarithm:
 
 
 def estimate_of(people: str, parameters: Mapping[str, Any], first: int, until: int) -> HourWeights:
-    """Return the weights of hours by the clicks of contacts; `people` is SQL that selects their ids as `id`.
+    """Return the weights of hours by the clicks of contacts; `people` is SQL that selects the contacts' ids as `id`.
 
     For each contact, the query reads the few rows of `ClickHour` by its primary key.
     """

@@ -86,7 +86,10 @@ def remove_translation(
 
 
 def _edit(account_id: int, template_id: int, by: Actor, write: Callable[[int | None], Template]) -> Template:
-    """Change a template by `write`, which takes the id of the user to record, and note who edited its owner."""
+    """Change a template by `write`, and record who edited its campaign or flow.
+
+    `write` gets the id of the user to record.
+    """
     require_write_transaction()
     _require_access(account_id, template_id, by)
     row = templates.get(account_id, template_id)
@@ -103,7 +106,7 @@ def _edit(account_id: int, template_id: int, by: Actor, write: Callable[[int | N
 def create_template(
     account_id: int, request: TemplateWrite, by: Actor, prepared: PreparedContent | None = None
 ) -> Template:
-    """Create a standalone template for an actor, and remember whether an agent did; raises as `templates.create`."""
+    """Create a standalone template for an actor, and store whether it is an agent; raises as `templates.create`."""
     template = templates.create(account_id, request, prepared=prepared)
     if by.is_agent:
         template.agent = True

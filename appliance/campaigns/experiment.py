@@ -70,10 +70,11 @@ def start(campaign: Campaign, get_sender: Callable[[Campaign, Account], dict[str
 
 
 def _get_batch_share(setup: Setup, assignment: Assignment, batch: int) -> float:
-    """Return the share of all contacts that gets the variants in a batch, from 1; the rest keeps waiting."""
+    """Return the share (0 to 1) of all contacts that get a variant in batch number `batch`, counted from 1."""
     experiment, free = setup.experiment, assignments.get_waiting_share(assignment)
     share = float(experiment.test_share)
-    # What is left, not the sum of the shares, because of rounding: a test of all contacts leaves no one waiting.
+    # A test of all contacts takes the whole rest (`free`): because of rounding, the sum of the shares could leave
+    # contacts waiting.
     is_everybody = not variants.is_test(setup) or share + float(experiment.holdout) >= 1
     if not experiment.uneven:
         return free if is_everybody else share
@@ -92,7 +93,7 @@ def _get_next_batch_at(experiment: Experiment) -> int | None:
 
 
 def _find_typical_amount(campaign: Campaign, experiment: Experiment) -> TypicalAmount:
-    """Return what a contact paid in the last 90 days, if amounts are compared and there were any."""
+    """Return what a contact paid in the last 90 days, or a default if no amounts are compared or none were paid."""
     if not experiment.by_amount or experiment.event is None:
         return orders.DEFAULT_TYPICAL
     return orders.find_typical_amount(campaign.account_id, experiment.event)
@@ -117,9 +118,10 @@ def reset(campaign_id: int) -> None:
 
 
 def shift(campaign_id: int, paused_at: int) -> None:
-    """Move the end of a test, which a pause of its campaign that ends now must not shorten.
+    """Extend a running test by the time for which its campaign was paused; call it when the campaign is resumed.
 
-    Variants with a time of their own that has passed during the pause leave now, so they are counted from now on.
+    `paused_at` is in milliseconds. Variants whose own time came during the pause are sent now, so they are counted from
+    now on.
     """
     require_write_transaction()
     setup = variants.find(campaign_id)
@@ -140,10 +142,10 @@ def shift(campaign_id: int, paused_at: int) -> None:
 
 
 class RowSql(Struct, frozen=True):
-    """SQL expressions for the rows of a campaign, by a column of the variant, and their parameters.
+    """SQL expressions for the columns of a campaign's message rows that depend on the variant, and their parameters.
 
-    `group` computes the variant from a column of contact ids. `due` is only for rows that do not wait. `parameters`
-    has the values of all, and `batch`, the number of the present batch.
+    `group` computes the variant from a column of contact ids. `due` is only for rows that do not wait. `parameters` has
+    the values of all expressions, and `batch`, the number of the present batch.
     """
 
     group: str
@@ -202,7 +204,7 @@ _COUNT_NEW = (
 
 
 def count_new_rows(campaign_id: int, after_id: int, last_id: int) -> dict[int, int]:
-    """Return the number of messages by variant with the ids after one and up to another, which were just written."""
+    """Return the number of messages by variant with ids above `after_id` and up to `last_id`."""
     return dict(rows(_COUNT_NEW, (after_id, last_id, campaign_id)))
 
 
@@ -315,8 +317,8 @@ class ChooseWinner(Struct):
 def find_decision(account_id: int, campaign_id: int) -> Decision | None:
     """Return what the counts of a test say, for `choose_winner`; call it outside of a transaction, because it is slow.
 
-    It is only recorded with a person's choice, which does not depend on it: an error is logged, and None returned.
-    Raises NotFound for an unknown campaign.
+    The decision is only recorded beside the user's choice, so an error is logged and None is returned. Raises NotFound
+    for an unknown campaign.
     """
     campaign = store.get(account_id, campaign_id)
     try:

@@ -150,13 +150,19 @@ class _Span(NamedTuple):
 
 
 def list_starts(setup: Setup, batch: dict[str, Any]) -> list[int]:
-    """Return the times from which the variants of a stored batch are counted: when they leave, in order of numbers."""
+    """Return the times in milliseconds at which messages of a stored batch are sent, by variant in order of numbers.
+
+    A variant is counted from this time.
+    """
     planned = [batch["at"] + variant.send_after_minutes * _MINUTE_MS for variant in setup.variants]
     return list(batch.get("starts") or planned)
 
 
 def _list_spans(setup: Setup) -> list[_Span]:
-    """Return the times in which the variants of each batch are counted: for all of a batch as long as for its last."""
+    """Return the time span in which each variant of each batch is counted.
+
+    All spans of a batch are as long as that of the variant that was sent last, so that the variants can be compared.
+    """
     now, spans = clock.now_ms(), []
     for batch, stored in enumerate(setup.experiment.batches, 1):
         starts = list_starts(setup, stored)
@@ -248,7 +254,7 @@ _COUNT_HOLDOUT = (
 
 
 def _get_holdout_end(setup: Setup) -> int:
-    """Return when the counting of the effect ends: those who got the winner have as much time as the test had."""
+    """Return when the counting for the holdout ends: recipients of the winner have as much time as the test had."""
     experiment = setup.experiment
     if experiment.winner is None or float(experiment.test_share) + float(experiment.holdout) >= 1:
         return int(experiment.decide_at)
@@ -304,7 +310,7 @@ def estimate_sample(campaign: Campaign, setup: Setup, recipients: int) -> Sample
         return None
     experiment, count = setup.experiment, len(setup.variants)
     share = min(float(experiment.test_share), 1 - float(experiment.holdout))
-    each = round(recipients * share) // count  # as the composer says it
+    each = round(recipients * share) // count  # rounded like the number that the composer shows
     measured = _find_earlier_rate(campaign, experiment)
     # No rate can be higher by 20 % if it is near 1.
     rate = min(measured or _ASSUMED_RATES[experiment.metric], 0.8)
@@ -319,7 +325,7 @@ def estimate_sample(campaign: Campaign, setup: Setup, recipients: int) -> Sample
 
 
 def _find_earlier_rate(campaign: Campaign, experiment: Experiment) -> float | None:
-    """Return the rate of the last 90 days, or None if there was too little."""
+    """Return the rate of the last 90 days, or None with fewer than `_MIN_EARLIER_MESSAGES` messages or contacts."""
     since = clock.now_ms() - _PERIOD_MS
     if experiment.metric == "event":
         with_event = scalar(_COUNT_CONTACTS_WITH_EVENT, (campaign.account_id, experiment.event, since, _MAX_EVENTS))

@@ -178,7 +178,7 @@ def _find_test(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
 
 
 def _choose_transport(row: LedgerRow, status: SendStatus) -> str:
-    """Return the transport that takes the next message, or would, if it is not open."""
+    """Return the transport of the next message, by the rules for it and the transports that are unavailable now."""
     throttled = ((item.provider, item.group) for item in status.throttled_groups if item.until is not None)
     states = TransportStates(frozenset(list_unavailable_transports(status)), frozenset(), frozenset(throttled))
     return TransportRules(config.current().email).choose(row, states).provider

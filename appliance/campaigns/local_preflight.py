@@ -1,4 +1,4 @@
-"""When a campaign with a local time leaves where: the times of a draft's recipients, those of a send, and findings."""
+"""When a campaign with a local time is sent in which time zone: forecast, times of a send, and preflight findings."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _HOURS = 24
 
 
 class ZoneCount(NamedTuple):
-    """Recipients of a draft with the same time zone from the same source, who get it at the same hour of their day."""
+    """The number of a draft's recipients with the same time zone, source of the zone, and hour of the day."""
 
     source: ZoneSource
     time_zone: str
@@ -81,9 +81,10 @@ class SendTimes(Struct):
 
 
 def get_send_times(account_id: int, campaign_id: int, is_exact: bool = True) -> SendTimes:
-    """Return when a campaign with a local time leaves, nothing for another one; raises NotFound for an unknown one.
+    """Return when a campaign with a local time is sent in each time zone; an empty result without a local time.
 
-    Without `is_exact`, the counts of a very large audience may be a few seconds old.
+    Without `is_exact`, the counts of a very large audience may be a few seconds old. Raises NotFound for an unknown
+    campaign.
     """
     campaign = store.get(account_id, campaign_id)
     if campaign.local_time is None:
@@ -145,7 +146,7 @@ def count_zones(campaign: Campaign, is_exact: bool) -> list[ZoneCount]:
 def _count_zones(campaign: Campaign, hour_sql: str, is_exact: bool) -> list[ZoneCount]:
     """Return the number of recipients by zone, source and the hour that `hour_sql` gives for contact `c`.
 
-    Masked data has other zones than the stored ones, and only these are read then.
+    Stored zones are not read where contact data is masked, because they are computed from the unmasked data.
     """
     account_zone = get_account_zone(campaign.account_id).zone.key
     expression, join, known_to = f"{SOURCE_AND_ZONE_SQL} || ' ' || {hour_sql}", "", 0
@@ -199,9 +200,10 @@ class HeldRecipients(NamedTuple):
 
 
 def count_held(campaign: Campaign, start: int) -> HeldRecipients | None:
-    """Return which recipients of a draft the account's calendar lets wait at a start (Unix ms); None for none.
+    """Return how many of a draft's emails the account's calendar holds back if the send starts at `start` (Unix ms).
 
-    A local time is chosen for each time zone, so such campaigns are left out. The counts may be a few seconds old.
+    None means none, or a campaign with a local time, which is chosen for each time zone. The counts may be a few
+    seconds old.
     """
     stored = campaign.account.marketing_calendar
     if stored is None or campaign.channel != "email" or campaign.local_time or not audience.is_set(campaign):
@@ -236,7 +238,7 @@ def find_passed_times(campaign: Campaign) -> Iterator[Finding]:
 
 
 def find_unknown_hours(campaign: Campaign) -> Iterator[Finding]:
-    """Yield a warning if nobody of a draft's audience clicked at the hours of which the best is to be chosen."""
+    """Yield a warning if no member of a draft's audience ever clicked at one of the hours to choose from."""
     if campaign.local_time is None or campaign.best_hour_until is None or campaign.phase != "draft":
         return
     hours = send_times.list_hours(campaign)

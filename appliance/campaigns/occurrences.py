@@ -1,4 +1,4 @@
-"""The dates of a repeating campaign that have come: sending a copy of it, once, or recording why nothing was sent."""
+"""Handle the due dates of a repeating campaign: send a copy once for each date, or record why nothing was sent."""
 
 from datetime import datetime
 from hashlib import blake2b
@@ -64,7 +64,7 @@ def _run(campaign: Campaign, repeat: Repeat, due: int, prepared: PreparedSend) -
     if blocker := _find_blocker(campaign, prepared):
         _record(repeat, due, "blocked", blocker.code)
         states.stop_series(campaign, blocker.code)
-        _tell_owners(campaign, prepared)
+        _notify_owners(campaign, prepared)
         return
     copy = _copy(campaign, repeat, due)
     send.launch(copy, 0, prepared)
@@ -129,7 +129,7 @@ def reschedule(account_id: int) -> None:
             _schedule_next(account_id, campaign_id, campaign.repeat, clock.now_ms())
 
 
-def _tell_owners(campaign: Campaign, prepared: PreparedSend) -> None:
+def _notify_owners(campaign: Campaign, prepared: PreparedSend) -> None:
     """Queue an email to each active owner of the account that a date of a series was not sent."""
     account = Account.get_by_id(campaign.account_id)
     for owner in members.list_active(account.id, ("owner",)):

@@ -21,8 +21,8 @@ _MAX_YEAR = 9_000
 class RepeatRule(NamedTuple):
     """When a campaign repeats; `at` is `HH:MM`.
 
-    A week has `weekdays`. A month has `day_of_month`, which is the last day in shorter months, or `week_of_month` with
-    one weekday, such as the last Friday.
+    A weekly rule has `weekdays`. A monthly rule has `day_of_month`, which is the last day in shorter months, or
+    `week_of_month` with one weekday, such as the last Friday.
     """
 
     every: Every

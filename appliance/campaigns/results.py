@@ -218,7 +218,7 @@ def _load_hits(campaign_id: int) -> _HitCounts:
     return hits
 
 
-# Messages that were opened or clicked, and bounced all the same.
+# Messages that bounced although they were opened or clicked.
 _ENGAGED_BOUNCES = "SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'bounced' AND {}_at IS NOT NULL"
 # Delivered messages without an open whose contact has been deleted.
 _UNOPENED_WITHOUT_CONTACT = (
@@ -230,7 +230,7 @@ _UNOPENED_WITHOUT_CONTACT = (
 def count_unengaged(campaign_id: int, column: Literal["opened", "clicked"], delivered: int, engaged: int) -> int:
     """Return how many of the delivered messages no person opened or clicked: the recipients with `opened=never`.
 
-    `engaged` is the number of those that a person did, among them messages that bounced all the same.
+    `engaged` is the number of messages that a person opened or clicked, including messages that bounced.
     """
     return delivered - engaged + int(scalar(_ENGAGED_BOUNCES.format(column), (campaign_id,)))
 

@@ -235,7 +235,7 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
         when, new = times.find_start(campaign, request), times.get_times(campaign, request)
-        if new.local_time is not None:  # There is still a zone for which it is ahead.
+        if new.local_time is not None:  # In some time zone the local time is still in the future.
             when = send_times.find_last(new.local_time, new.best_hour_until)
         if when is None or when <= clock.now_ms():
             raise Invalid({"scheduled_at": [gettext("must be in the future")]})

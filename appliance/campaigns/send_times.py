@@ -116,8 +116,8 @@ def get_max_lateness_ms() -> int:
 def find_due(local_time: str, zone: str, start: int) -> int:
     """Return when recipients in a time zone get a campaign that starts at `start`; times are Unix milliseconds.
 
-    Where the hour has passed at the start, they get it at once if it is not later than `limits.max_lateness`, and else
-    at the same hour of the next day.
+    Where the local time has passed at the start, they get it at once if it is late by at most `limits.max_lateness`,
+    else at the same hour of the next day.
     """
     local, zone_info = time_zones.parse_local_time(local_time), ZoneInfo(zone)
     moment = time_zones.find_moment(local, zone_info)
@@ -202,9 +202,9 @@ def finish_list(campaign: Campaign, listed: int) -> dict[int, int]:
 
 
 def _move_to_own_hours(hours: range, listed: int) -> int:
-    """Give the recipients of the attached list who have a best hour of their own the slot of it.
+    """Set the slots of recipients in the attached list who have a best hour of their own.
 
-    Return the best hour of all others.
+    Returns the best hour of all other recipients.
     """
     weights = best_hours.estimate_of(_WEIGHED, {"step": -(-listed // _MAX_WEIGHED) or 1}, hours[0], hours[-1] + 1)
     move = _MOVE_TO_OWN_HOURS.format(
@@ -221,7 +221,10 @@ def delete_times(campaign_id: int) -> None:
 
 
 def store_recipients(campaign_id: int, listed: Mapping[int, int]) -> None:
-    """Store the number of recipients by row of `send_time`: of the messages so far, and `listed` who get one later."""
+    """Store the number of recipients by row of `send_time`.
+
+    These are the messages so far, plus `listed`: recipients whose messages are written later, by row of `send_time`.
+    """
     require_write_transaction()
     counts = Counter(dict(rows(_LIST_STORED, (campaign_id,))))
     counts.update(listed)
@@ -229,7 +232,7 @@ def store_recipients(campaign_id: int, listed: Mapping[int, int]) -> None:
 
 
 def store_next_times(campaign: Campaign) -> None:
-    """Store when it is the local time next in each time zone, for the recipients who waited for a winner until now."""
+    """Store the next moment of the local time in each time zone, for recipients who waited for the winner until now."""
     require_write_transaction()
     if campaign.local_time is None:
         return

@@ -180,7 +180,7 @@ def refuse_failed_domain(campaign: Campaign) -> None:
 
 
 def _find_failed_sender(campaign: Campaign) -> str | None:
-    """Return a sender of a campaign, or of a variant, whose domain has lost its DNS records; None for a test."""
+    """Return a sender of a campaign or variant whose domain has lost its DNS records; None for a test campaign."""
     stored = (campaign.sender, *variants.list_senders(campaign.id))
     addresses = dict.fromkeys(sender["email"] for sender in stored if sender is not None and sender.get("email"))
     failed = (address for address in addresses if senders.has_domain_failed(campaign.account_id, address))

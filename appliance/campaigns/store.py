@@ -196,7 +196,10 @@ _STATUSES = ("draft", "active", "paused", "completed")
 
 
 def _rate_of(column: Any) -> Any:
-    """Return the expression of the share of a campaign's delivered messages that have this time; null for none."""
+    """Return SQL for the share of a campaign's delivered messages whose `column` has a time.
+
+    It is null if none was delivered.
+    """
     engaged = Message.select(fn.count(SQL("*"))).where(Message.campaign == Campaign.id, column.is_null(False))
     return fn.coalesce(engaged, 0) * 1.0 / fn.nullif(Campaign.sent_count - Campaign.bounced_count, 0)
 
@@ -467,9 +470,9 @@ def _selects_audience(trigger: TriggerWrite) -> bool:
 
 
 def keep_stored_audience(account_id: int, campaign_id: int, request: SendRequest) -> SendRequest:
-    """Return a send request whose `trigger_attributes.data` keeps the other stored parts. Raises NotFound.
+    """Return a send request with the stored keys of `trigger_attributes.data` that it does not send. Raises NotFound.
 
-    A client that sends parts of it by their aliases does not mean to remove the others, such as exclusions.
+    A client that sends parts of the audience by their aliases does not mean to remove the others, such as exclusions.
     """
     trigger = request.trigger_attributes
     if not isinstance(trigger, TriggerWrite) or not isinstance(trigger.data, dict):

@@ -88,7 +88,7 @@ def get_times(campaign: Campaign, request: TimesWrite) -> Times:
 def _ends_repetition(campaign: Campaign, request: TimesWrite) -> bool:
     """Return whether a request removes the repetition of a campaign, or sets another time.
 
-    The present `scheduled_at`, as a campaign that was read has it, and null are no other time.
+    A `scheduled_at` of null, or equal to the stored one, is not another time.
     """
     if repeats.find(campaign.id) is None or isinstance(get_repeat(request), RepeatWrite):
         return False
