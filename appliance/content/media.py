@@ -47,9 +47,9 @@ def public_url(signed_id: str) -> str:
 
 
 def move_urls(account_id: int, text: str, base_url: str) -> str:
-    """Return a text in which the URLs of an account's pictures, and of icons, begin with `base_url`, its own.
+    """Return a text in which `base_url`, that of the account, replaces the base URL of its pictures and of icons.
 
-    The URL of another account's picture stays as it is, because that is not served at the address of this one.
+    The URL of another account's picture stays unchanged, because the picture is not served under this base URL.
     """
     prefix = public_url("")
     if not text or prefix == f"{base_url}{URL_PATH}" or prefix not in text:

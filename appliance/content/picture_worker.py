@@ -76,7 +76,7 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 MAX_GIF_FRAMES = 200
-# Each frame has one; the others are comments and the data of the programs that wrote the file.
+# The largest number of extension blocks: each frame has one, and others contain comments and data of programs.
 MAX_GIF_EXTENSIONS = 2_000
 MAX_GIF_PIXELS = 50_000_000
 # The second byte of a longer side could be a printable character, so that the header could also begin a script.

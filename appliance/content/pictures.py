@@ -204,7 +204,7 @@ class TaskResult(Struct):
     """The result of a task: `result` in MessagePack, or `unusable`, the field error of an unusable picture."""
 
     unusable: str = ""
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")  # nil
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")  # nil: no result
 
 
 Task = ConvertTask | ShrinkTask | FindColoursTask

@@ -91,7 +91,7 @@ class Prop(Struct, frozen=True, kw_only=True):
 
     @property
     def is_text(self) -> bool:
-        """Return whether the value is a text with merge tags, also one that is an address."""
+        """Return whether the value is a text with merge tags; addresses are such texts, too."""
         return self.kind in _MAX_CHARACTERS
 
     def describe(self) -> dict[str, Any]:

@@ -20,7 +20,8 @@ _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
 # An address in plain text whose merge tags are masked.
 _IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
-# An address without its scheme: a host that begins with www, has a path or a usual ending. An abbreviation is none.
+# An address without its scheme: a host that begins with www, has a path or a usual ending. An abbreviation does not
+# match.
 _BARE_IN_TEXT = re.compile(
     r"(?<![\w@/:.{-])(?:www\.[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,4}(?:/[^\s<>\"]{0,500})?"
     r"|[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,3}\.(?:[a-z]{2,24}/[^\s<>\"]{0,500}"

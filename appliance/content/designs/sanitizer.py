@@ -172,7 +172,8 @@ def _strip_trailing_paragraphs(html: str) -> str:
 # Style sheets: separating rules that can be inlined from rules that only work in the head.
 
 _CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
-# A statement that a brace interrupts is none. The pattern matches up to the brace, so that the text is read only once.
+# A statement that a brace interrupts is invalid. The pattern matches up to the brace, so that the text is read only
+# once.
 _STATEMENT = re.compile(r"@(?:charset|import|namespace)\b[^;{}]*+(;|\Z)?", re.IGNORECASE)
 # Selectors that cannot be inlined: pseudo-classes, attributes, and hacks for certain mail clients.
 _ONLY_IN_HEAD = re.compile(r":|\[|\.ExternalClass|^\s*u\s*\+")
@@ -416,7 +417,7 @@ def _clean_attributes(attributes: str) -> str:
     return match[1] if match else ""
 
 
-# The child process in which HTML is sanitized that is not small.
+# The child process, which sanitizes all HTML that is not small.
 
 # Small HTML, as rich texts are, is sanitized without the child: at worst it takes 20 ms and 2 MB.
 _MAX_SMALL_CHARACTERS, _MAX_SMALL_TAGS = 5_000, 100

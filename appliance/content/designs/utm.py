@@ -94,7 +94,10 @@ class LinkTagger(NamedTuple):
         return self._tag_positions(html, positions, is_html=True), tagged_text
 
     def tag_sms(self, body: str) -> str:
-        """Return the text of an SMS with the parameters in its tracked links, which become no longer by them."""
+        """Return the text of an SMS with the parameters in its tracked links.
+
+        The SMS does not become longer, because recipients get a short tracking address.
+        """
         bound = links.find_loop_variables(body)
         positions = [
             position
@@ -131,7 +134,7 @@ def find_value_error(value: str | None) -> str | None:
 
 
 def validate(settings: object, prefix: str, faults: Faults) -> None:
-    """Add the errors of the values of `UtmWrite` to `faults`, at `prefix` and their names; anything else has none."""
+    """Add the errors of UTM values to `faults`, at `prefix` and their names, if `settings` is a `UtmWrite`."""
     for name in NAMES if isinstance(settings, UtmWrite) else ():
         if error := find_value_error(getattr(settings, name)):
             faults.add(prefix + name, error)

@@ -198,9 +198,9 @@ class _KnownTexts(NamedTuple):
 
 @cache
 def load_known_texts() -> _KnownTexts:
-    """Return the known texts. They are made once for all languages, which takes half a second with compiled catalogues.
+    """Return the known texts, computed once for all languages, in half a second with compiled catalogues.
 
-    Call it before a write transaction that finds placeholders, so that the writer does not make them.
+    Call it before a write transaction that finds placeholders, so that the writer thread does not compute them.
     """
     parts = i18n.build_for_each_language(_build_known_texts)
     initial = {kind.name: frozenset().union(*(part.initial[kind.name] for part in parts)) for kind in KINDS}
