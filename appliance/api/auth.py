@@ -87,7 +87,7 @@ async def authenticate(request: Request, agents: bool = False) -> Credential:
 async def authenticate_token(token: str, agents: bool = False, is_mcp: bool = False) -> Credential:
     """Return the credential of an API key, a JWT or a connected app, and record its use; raises as `authenticate`.
 
-    `is_mcp` is whether the request is for the Model Context Protocol, for which tokens of apps may be alone.
+    `is_mcp` is whether the request is for the Model Context Protocol; tokens of some apps are valid only there.
     """
     credential, is_stale = None, False
     if token and len(token) <= _MAX_TOKEN_CHARACTERS:
@@ -118,7 +118,8 @@ def read_bearer_token(request: Request) -> str:
 def has_access(request: Request, admitted: Credential) -> bool:
     """Return whether the credential of a request still has all rights that it was admitted with.
 
-    A handler may have required more than the scope of its route, and what it reads is masked, or not, as it was then.
+    All scopes are compared, because a handler may require more than the scope of its route. False too if contact data
+    is masked for the credential now and was not when it was admitted.
     """
     current, _ = _find_credential(read_bearer_token(request), request.path.rstrip("/") == app_grants.MCP_PATH)
     if current is None or current.is_agent or current.account_id != admitted.account_id:
@@ -178,7 +179,8 @@ def require_scope(credential: Credential, scope: str) -> None:
 def require_contacts_scope(request: ApiRequest) -> None:
     """Raise a 403 error without the scope `contacts:read`, for a request whose response shows data of contacts.
 
-    So does a credential for which contact data is masked: the response could show it in another way.
+    The same error is raised if contact data is masked for the credential, because the response could reveal it in
+    another way.
     """
     require_scope(request.credential, "contacts:read")
     if request.credential.is_masked:
@@ -287,9 +289,9 @@ async def log_in(request: Request) -> HTTPResponse:
 
 
 def _bind_account(user: User, account_id: int | None) -> User:
-    """Load the account that the token of a person is for; raises Invalid if the person may not enter it.
+    """Load the account that the token of a person is for; raises Invalid if the person may not sign in to it.
 
-    What the person opens in a browser does not change the account of a program.
+    The account that the person opens in a browser does not change that of a program.
     """
     rows = members.list_of(user.id)
     member = next((row for row in rows if account_id in (None, row.account_id)), None)

@@ -255,8 +255,8 @@ def _require_event_access(request: ApiRequest, stored: Setup | None = None) -> N
 def _require_zone_access(request: ApiRequest, stored: tuple[str | None, int | None] | None = None) -> None:
     """Raise a 403 error if the credential chooses a new local time or best hour without the scope `contacts:read`.
 
-    When a message leaves then shows the time zone of its recipient, or when they click (T45 in docs/threats.md).
-    `stored` has the present local time and `best_hour_until`.
+    The time of a message would then reveal the time zone of its recipient, or the hours of the recipient's clicks (T45
+    in docs/threats.md). `stored` has the present local time and `best_hour_until`.
     """
     new = (request.body.local_time, request.body.best_hour_until or None)
     if isinstance(new[0], str) and new != stored:

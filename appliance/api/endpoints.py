@@ -257,10 +257,9 @@ def keep_faults_of_readable_fields(
 ) -> dict[str, list[str]]:  # fmt: skip
     """Return the errors of a check by their path in the request, without those at fields that could not be parsed.
 
-    A list without its invalid entries is no such field, but an error of the list itself may only say that they are
-    missing, so it is left out too.
-    `read` is the parse result of the request, and `error` the exception of the check of its valid part. `include_base`
-    and `either` have the meaning that `validator` describes.
+    An error at a list whose invalid entries were removed is left out too, because the removal may be its only cause;
+    errors at the remaining entries are returned. `read` is the parse result of the request, and `error` the exception
+    of the check of its valid part. `include_base` and `either` have the meaning that `validator` describes.
     """
     invalid_paths = {*read.faults.fields, *([] if include_base else ["base"])}
     is_alternative_sent = not invalid_paths.isdisjoint(either)

@@ -52,8 +52,8 @@ def require_conditions_access(request: ApiRequest, draft: store.FlowInput, store
     A step that asks about the contact (`StepKind.get_questions`) and a condition on it need `contacts:read`. A
     condition on the data of events, and a step that passes them on, need `events:read`. The runs of a flow show which
     contacts its trigger matched, which branch each took and until when it waits, so a key that chooses the conditions
-    could read any value of any contact or event (T45 in docs/threats.md). What a starter asks, and what the flow asks
-    already, is not new.
+    could read any value of any contact or event (T45 in docs/threats.md). Conditions of a starter, and those that the
+    flow has already, are not new.
     """
     known = [] if stored is None else _list_questions(stored.steps)
     steps = draft.steps.steps if draft.steps is not None and request.body.steps is not UNSET else ()

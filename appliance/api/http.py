@@ -263,7 +263,7 @@ def _describe_error(error: Exception) -> tuple[int, str, str, dict[str, Any], di
 def _describe_refusal(error: errors.Refused) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:
     status = next(number for kind, number in _STATUS_BY_ERROR if isinstance(error, kind))
     own_message = error.message if error.message != error.code else ""
-    if own_message and not isinstance(error, errors.Invalid):  # whose message begins with the name of a field
+    if own_message and not isinstance(error, errors.Invalid):  # that of Invalid begins with a field's name
         own_message = i18n.to_sentence(own_message)
     message = own_message or _DEFAULT_MESSAGES.get(error.code, error.code)
     extra = dict(error.extra)

@@ -89,7 +89,7 @@ async def call_api(origin: Request, credential: Credential, call: ApiCall) -> Ap
 
 
 def _build_request(origin: Request, credential: Credential, call: ApiCall) -> Request:
-    """Return the request of a call. Raises ApiError 400 for a target that is too long, or no valid Unicode."""
+    """Return the request of a call. Raises ApiError 400 for a target that is too long or not valid Unicode."""
     try:
         query = urlencode({name: _format(value) for name, value in call.query.items() if value is not None})
         path = quote(call.path, safe="/")

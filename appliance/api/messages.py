@@ -105,8 +105,8 @@ class MessageBatchResult(Struct):
     results: Annotated[list[BatchResult], Meta(description="a result for each message, in the order of the request")]
 
 
-# The recipients of a batch who are written at a time, or those of one message if it has more. They share a transaction,
-# for which other accounts wait.
+# The number of recipients whose messages are written in one transaction, for which other accounts wait; a message with
+# more recipients is written as a whole.
 _BATCH_WRITES = 25
 
 

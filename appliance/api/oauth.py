@@ -29,7 +29,7 @@ RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource"
 _SERVER_METADATA_PATHS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 _GUIDE_PATH = "/docs/guides/mcp"
 MAX_FORM_BYTES = 16_384
-_MAX_REGISTRATIONS_PER_HOUR = 20  # of a client
+_MAX_REGISTRATIONS_PER_HOUR = 20  # by one client address
 _FORM_TYPE = "application/x-www-form-urlencoded"
 
 

@@ -65,8 +65,8 @@ def _list_readable_kinds(request: ApiRequest) -> list[str]:
 def _require_kind_access(request: ApiRequest) -> None:
     """Raise a 403 error if the credential lacks a scope that a new proposal of this kind needs.
 
-    A proposal answers how many contacts meet conditions, and a flow which contacts met them, so that a key that chooses
-    them needs to read contacts and events (T45 in docs/threats.md).
+    A proposal shows how many contacts meet conditions, and the replay of a flow which contacts met them, so a key that
+    chooses the conditions needs to read contacts and events (T45 in docs/threats.md).
     """
     kind = BY_NAME.get(str(request.body.kind)) if request.body is not None else None
     for scope in (*kind.read_scopes, *kind.write_scopes) if kind is not None else ():

@@ -35,9 +35,9 @@ from appliance.storage.transactions import commit, fetch
 MAX_BODY_BYTES = message_intake.LARGE_BODY.max_bytes
 # The messages of a batch that are queued at a time; they share a transaction, for which other accounts wait.
 BATCH_WRITES = 25
-# The characters of an address with its name, and those of the texts of all messages that are queued as a whole.
+# The limits of an address with its name, and of the texts of all messages that are queued as a whole, in characters.
 MAX_ADDRESS_CHARACTERS, MAX_COPIED_CHARACTERS = 320, 25_000_000
-# Entries of an object of texts, and the characters of all its names and values; custom headers have their own limit.
+# The limits of entries in an object of texts, of the characters of all its names and values, and of custom headers.
 MAX_TEXTS, MAX_TEXTS_CHARACTERS, MAX_HEADERS = 100, 32_768, 20
 
 Handler = Callable[..., Awaitable[HTTPResponse]]
@@ -205,7 +205,7 @@ def read_fields(
 
 
 def keep(value: Any, path: str, faults: Faults) -> Any:
-    """Return a value as it is; the intake reports it at our field if it is invalid."""
+    """Return a value unchanged; `message_intake` reports an invalid value at our field."""
     return value
 
 
@@ -339,8 +339,9 @@ _TEXTS = ("subject", "html", "text", "from")
 class DoorMessage(NamedTuple):
     """A message as a door read it: the fields of a `MessageRequest` as JSON values, and the errors of the rest.
 
-    `names` has the service's name of each of our fields, for errors. `key` is the idempotency key, with the path that
-    it belongs to. `content` converts its texts, in which placeholders stand for `values`; without it they have none.
+    `names` has the service's name of each of our fields, for errors. `key` is the idempotency key, which is stored for
+    `path`. `content` converts texts with placeholders, which `values` replace; it is None for texts without
+    placeholders.
     """
 
     raw: dict[str, Any]
@@ -379,7 +380,10 @@ def set_tags(raw: dict[str, Any]) -> None:
 
 
 def split_recipients(raw: dict[str, Any], to: list[str] | None, faults: Faults, field: str) -> None:
-    """Set the recipients in `to` of a message; none is an error at `field`."""
+    """Set the first recipient in `to` as `to` of a message, and the others as `other_to`.
+
+    Without recipients, an error is added at `field`, unless it has one because the recipients could not be read.
+    """
     if to:
         raw["to"], raw["other_to"] = to[0], to[1:]
     elif to is not None or field not in faults.fields:
@@ -522,12 +526,15 @@ async def claim_key(request: ApiRequest, batch: Batch) -> None:
 
 
 def charge(request: ApiRequest, count: int) -> None:
-    """Count each message of a batch, or each recipient of a message, as a request in the rate limit; the first was."""
+    """Count a batch as `count` requests in the rate limit, of which the first is counted already.
+
+    Each message of a batch counts, and each recipient of a message.
+    """
     if count > 1:
         rate_limits.charge(request.http, request.credential, "messages", count - 1)
 
 
-# The id of a message in services whose ids are UUIDs; ours is its last digits.
+# The id of a message in services whose ids are UUIDs; the last digits are our id.
 
 
 def write_id(message_id: int) -> str:
@@ -562,7 +569,7 @@ def drop_consequences(fields: Mapping[str, list[str]], names: Mapping[str, str])
 def rename_fields(fields: Mapping[str, list[str]], names: Mapping[str, str]) -> dict[str, list[str]]:
     """Return errors with the service's names of our fields: `cc[1]` becomes `Cc[1]` with {"cc": "Cc"}.
 
-    `headers.` is what stands before the name of a custom header.
+    The value of `headers.` in `names` is the prefix of custom headers.
     """
     renamed: dict[str, list[str]] = {}
     for path, texts in fields.items():

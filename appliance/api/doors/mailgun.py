@@ -56,7 +56,7 @@ _NAMES = {
     "headers.": "h:",
     "tags": "v:",
 }
-# What leaving it out does not change for the recipient (`ui/guides/other-apis.md`).
+# Fields that are ignored, because they change nothing that the recipient gets (`ui/guides/other-apis.md`).
 _IGNORED = frozenset((
     "h:sender", "h:message-id", "o:dkim", "o:secondary-dkim", "o:secondary-dkim-public", "o:skip-verification",
     "o:require-tls", "o:tracking-clicks", "o:sending-ip", "o:sending-ip-pool", "o:tracking-pixel-location-top",
@@ -251,7 +251,7 @@ def _read_message(request: ApiRequest, form: _Form, domain: str) -> _Posted:
             faults.add(name, "is not supported with recipient-variables, because each recipient gets a message alone")
     recipients = _read_bulk(form, raw, to, _clean_headers(headers), faults)
     if key is None and "email-id" in tags["variables"]:
-        # A program that names what it sends repeats a request only because it did not get the response.
+        # A program that sends an id of its email repeats the same form only if it did not get the response.
         key = f"email-id:{_hash_form(form)}"
     return _Posted(raw, recipients, faults, switches.get("o:testmode", False), key)
 

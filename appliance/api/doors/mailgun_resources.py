@@ -46,7 +46,7 @@ def format_time(milliseconds: int) -> str:
 def require_domain(request: ApiRequest, domain: str, is_test: bool = False) -> str:
     """Return the domain in a path in lower case; raises ApiError 404 unless it is a sending domain of the account.
 
-    Any domain will do if no sender is checked: with a test key, in the transport `capture`, and with
+    Any domain is accepted if senders are not checked: with a test key, in the transport `capture`, and with
     `allow_unverified_domains`.
     """
     name = unquote(domain).lower()

@@ -46,7 +46,7 @@ _FILES = base.read_files(
 
 
 def _read_stream(value: Any, path: str, faults: Faults) -> None:
-    """Accept the stream of transactional messages only: marketing needs what campaigns have."""
+    """Add an error unless the message stream is the one of transactional messages; marketing is sent by campaigns."""
     if value != "outbound":
         faults.add(path, "must be outbound: send marketing as a campaign")
 
@@ -111,7 +111,7 @@ async def _send_one(request: ApiRequest, raw: Any, path: str, key: str | None) -
         message = await base.read_message(request, await asyncio.to_thread(_read, request, raw, path, key))
         row = await base.queue(request, message)
     except Exception as error:
-        # Others of the batch may be queued, so that each has a result of its own.
+        # An error is the result of this email only, because others of the batch may be queued already.
         described = http.describe_error(request.http, error)
         return _describe_error(described), 422 if described.status == 409 else described.status
     if row.status == "skipped" and not (message.body.cc or message.body.bcc or message.body.other_to):

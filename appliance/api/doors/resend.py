@@ -100,7 +100,7 @@ async def send_batch(request: ApiRequest) -> HTTPResponse:
             row = await base.queue(request, await base.read_message(request, message))
             data.append({"id": base.write_id(row.id)})
         except Exception as error:
-            # The others are queued, and each has a result of its own.
+            # An error is the result of this email only; the others are queued.
             errors.append({"index": index, "message": base.describe_error(http.describe_error(request.http, error))})
     return http.json_response({"data": data, "errors": errors})
 
@@ -122,7 +122,7 @@ async def get_email(request: ApiRequest, number: str) -> HTTPResponse:
     })  # fmt: skip
 
 
-# Resend's name of what became of an email by our status.
+# Resend's name of the last event of an email, by our status.
 _LAST_EVENTS = {
     "queued": "queued", "sending": "queued", "held": "scheduled", "sent": "sent", "delivered": "delivered",
     "bounced": "bounced", "complained": "complained", "failed": "failed", "skipped": "suppressed",

@@ -124,7 +124,10 @@ def _read_substitutions(value: Any, path: str, faults: Faults) -> dict[str, str]
 
 
 def _read_settings(known: Mapping[str, str | None]) -> Any:
-    """Return a reader of settings: `known` has the reason for which one is refused if enabled, None if it is read."""
+    """Return a reader of settings, which returns the names of the enabled ones, each with True.
+
+    `known` maps the name of each known setting to None, or to the error if the setting is enabled.
+    """
 
     def read(value: Any, path: str, faults: Faults) -> dict[str, bool] | None:
         if not isinstance(value, dict):
@@ -181,7 +184,10 @@ _NAMES = {"other_to": "to", "html": "content", "text": "content", "body": "conte
 
 
 def _read(request: ApiRequest, raw: Mapping[str, Any]) -> tuple[list[DoorMessage], bool]:
-    """Return the messages of a request, the faults of the common fields in the first, and whether it is only a try."""
+    """Return (messages of a request, whether nothing is to be sent because of the sandbox mode).
+
+    The errors of fields that all messages share are in `faults` of the first message.
+    """
     faults = Faults()
     common, ignored = base.read_fields(raw, FIELDS, faults)
     request.ignored_keys.extend(name for name in ignored if name != "personalizations")
@@ -212,7 +218,10 @@ def _read_one(
     common: Mapping[str, Any], item: Any, index: int, key: str | None,
     shared: dict[frozenset[str], PlaceholderNames],
 ) -> DoorMessage:  # fmt: skip
-    """Return the message of a personalization; `shared` has the placeholders of others by their names."""
+    """Return the message of a personalization.
+
+    `shared` has the placeholders of earlier ones by their set of names, so that equal sets are compiled once.
+    """
     faults, path = Faults(), f"personalizations[{index}]"
     if not isinstance(item, dict):
         faults.add(path, "must be an object")

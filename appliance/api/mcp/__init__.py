@@ -1,7 +1,7 @@
 """The MCP server: `POST /mcp`, through which assistants use the API with the API key of an account.
 
-Each request stands alone: no session is kept, and every response is one JSON document. The wire is in `protocol.py`,
-the tools are in `tools/`, and `output.py` decides how they show the data of strangers.
+Each request stands alone: no session is kept, and every response is one JSON document. The wire format is in
+`protocol.py`, the tools are in `tools/`, and `output.py` decides how they show untrusted data.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from appliance.settings import config
 log = logging.getLogger("campanero.mcp")
 
 PATH = "/mcp"
-# The metadata of the resource (RFC 9728, section 3.1), from which a client learns where it can sign in.
+# A larger body is parsed in a thread, so that it does not hold up the event loop.
 _MAX_INLINE_BYTES = 65_536
 
 
@@ -118,8 +118,8 @@ def _is_masked(request: Request, credential: Credential) -> bool:
 async def _answer_batch(caller: Caller, messages: list[Any]) -> _Answer:
     """Return the answers to the messages of a batch, one after the other.
 
-    Each message is for a credential that is still valid: after the revocation of the key, or the stop of all agents,
-    the rest of the batch is refused.
+    The credential is checked before each message: if the key was revoked, or all agents were stopped, the rest of the
+    batch is refused.
     """
     if not protocol.is_batch_allowed(caller.request):
         raise RpcError(INVALID_REQUEST, "This revision has no batches; send each message by itself.")

@@ -1,7 +1,8 @@
 """What tools show: hidden characters are removed, personal data is masked on request, and the size is bounded.
 
-Names, subjects and data of events are written by strangers, who may address a language model in them. Texts therefore
-lose every character that people do not see, and stand between markers that no data can contain (docs/threats.md#t49).
+Names, subjects and data of events may be written by anybody, with instructions for a language model in them. Therefore
+every invisible character is removed from texts, and a result is put between random markers that no data can contain
+(docs/threats.md#t49).
 """
 
 import re
@@ -25,7 +26,7 @@ _EMAIL = re.compile(r"[^\s@<>\"'(),;:\[\]{}]{1,64}(?:@|%40)[^\s@<>\"'(),;:\[\]{}
 _PHONE = re.compile(r"(?<![\w.-])\+?\(?\d(?:[ ()./-]{0,2}\d){6,16}(?![\w-])")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+(?:Z|[+-]\d{2}:\d{2})?)?")
 _NAME_KEYS = frozenset({"first_name", "last_name", "full_name", "nickname", "contact_name"})
-# What tells a person apart, and what was written to or by a person (in an object that names one)
+# Fields that identify a person, and (in an object about a person) fields with what was written to or by the person
 _TRACE_KEYS = frozenset({"ip", "user_agent"})
 _MESSAGE_KEYS = frozenset(
     [
@@ -127,8 +128,8 @@ class Masker:
     def _mask_long_text(self, text: str) -> str:
         if len(text) <= _MAX_MASKED_CHARACTERS + _MAX_ADDRESS_CHARACTERS:
             return self.mask_text(text)
-        # An address or name that is cut in two is not recognized, so the end, in which it stands, is left out. What is
-        # missing is filled up, so that `bound` says that the text was cut.
+        # An address or name that is cut in two would not be recognized, so the end of the masked text is left out.
+        # Spaces fill the result up to more than `MAX_TEXT_CHARACTERS`, so that `bound` reports that it was cut.
         masked = self.mask_text(text[: _MAX_MASKED_CHARACTERS + _MAX_ADDRESS_CHARACTERS])
         return masked[:-_MAX_ADDRESS_CHARACTERS][:_MAX_MASKED_CHARACTERS].ljust(MAX_TEXT_CHARACTERS + 1)
 

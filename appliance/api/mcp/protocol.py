@@ -1,4 +1,4 @@
-"""The wire of the Model Context Protocol over HTTP: JSON-RPC messages, protocol revisions, and errors.
+"""The wire format of the Model Context Protocol over HTTP: JSON-RPC messages, protocol revisions, and errors.
 
 Revision 2026-07-28 is stateless: each request carries its revision in `params._meta` and in headers
 (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). Clients of older revisions
@@ -129,7 +129,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _is_current(raw: Mapping[str, Any], header: str | None) -> bool:
-    """Return whether a message is meant in the stateless revision, or in an unknown one.
+    """Return whether a message is of the stateless revision, or of an unknown one.
 
     A client of an older revision sends that revision or no header, and no revision in `_meta`.
     """

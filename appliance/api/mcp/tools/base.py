@@ -87,7 +87,7 @@ class ToolCall:
             body = {name: value for name, value in body.items() if name != "contact_id"}
         call = ApiCall(method, path, sent, body, key)
         await self._learn_contacts(call)
-        # A reply may be large, and everybody's requests run on the event loop.
+        # A large reply would hold up the event loop, on which all requests run.
         reply = await asyncio.to_thread(self._show, await call_api(self._request, self.credential, call))
         if reply.is_error:
             raise ToolFailed(describe_failure(method, path, reply))
@@ -165,7 +165,7 @@ class Tool(NamedTuple):
     is_destructive: bool = False
     is_idempotent: bool = True
     reaches_outside: bool = False
-    is_for_agents: bool = False  # true: other keys can do without it
+    is_for_agents: bool = False  # whether only keys of agents get the tool
 
     def find_denial(self, credential: Credential) -> str | None:
         """Return why a credential may not use the tool, or None if it may."""
@@ -260,14 +260,14 @@ def refuse_arguments(error: Invalid) -> ToolFailed:
 
 
 class Paging(NamedTuple):
-    """Where a list of the API stands: the number of all entries, and the next page, if there is one."""
+    """The position of a page in a list of the API: the number of all entries, and the next page or None."""
 
     total: int
     next_page: int | None
 
 
 def read_paging(reply: ApiReply) -> Paging:
-    """Return where the list of a reply stands, from its headers."""
+    """Return the position of the page in a reply, from its headers."""
     next_page = reply.headers.get("x-next-page")
     return Paging(int(reply.headers.get("x-total-count", "0")), int(next_page) if next_page else None)
 
