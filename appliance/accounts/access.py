@@ -2,8 +2,8 @@
 
 A key is shown once, when it is created; only its hash is stored. Viewers read. Authors also write contacts, templates,
 events, campaigns and flows. Editors also send. Owners and admins may do everything else: change the account and its
-domains, approve, manage keys and users, and read the audit log; but only owners manage owners. An account can have
-roles of its own besides (`accounts/roles.py`).
+domains, approve, manage keys and users, and read the audit log; but only owners manage owners. An account can also have
+its own roles (`accounts/roles.py`).
 """
 
 from collections.abc import Iterable

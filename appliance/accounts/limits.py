@@ -1,8 +1,9 @@
 """Limits of an account, which the operator of the installation sets so that one account cannot starve another.
 
 All limits are optional. This module is the only place that decides whether an account has room for more; the places
-that write contacts, messages, pictures and imports ask it. Fair shares of the sender (docs/decisions.md#1) apply
-besides. Recipients' own acts, like a sign-up with a form or an opt-out, are never refused because of a limit.
+that write contacts, messages, pictures and imports ask it. The sender's fair shares between accounts
+(docs/decisions.md#1) apply in addition. Recipients' own acts, like a sign-up with a form or an opt-out, are never
+refused because of a limit.
 """
 
 import time

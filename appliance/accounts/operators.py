@@ -79,7 +79,7 @@ def create(name: str, owner_id: int | None, by: Actor) -> Account:
 def close(account_id: int, by: Actor) -> Account:
     """Close an account: its users are signed out, its keys stop working, and its sending stops; nothing is deleted.
 
-    Links of messages that were sent go on working, so that recipients can still opt out. Raises NotFound, and Invalid
+    Links of messages that were sent keep working, so that recipients can still opt out. Raises NotFound, and Invalid
     for the first account and for a closed one.
     """
     require_write_transaction()

@@ -278,7 +278,5 @@ def _clean(words: str) -> str:
 
 
 def clean_words(words: Any) -> str:
-    """Return a text of a provider on one line, without invisible characters, cut to `_WORDS_LIMIT`; "" for another
-    type.
-    """
+    """Return a text of a provider as one line of up to `_WORDS_LIMIT` visible characters; "" for any other value."""
     return _clean(words) if isinstance(words, str) else ""
