@@ -317,9 +317,10 @@ def update(account_id: int, changes: AccountWrite) -> Account:
 
 
 def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors that the types do not catch.
+    """Raise Invalid with the errors that the types of the fields do not catch.
 
-    They are those of time zone, country, quiet hours and opt-out hints, and an SMS sender that is not the account's.
+    These are errors of time zone, country, quiet hours, calendar and opt-out hints, and an SMS sender of another
+    account.
     """
     faults, values = Faults(), sent_fields(changes)
     zone, hours = values.get("time_zone"), values.get("sms_quiet_hours")

@@ -1,9 +1,9 @@
 """Connected apps: programs that act for a user by OAuth 2.1, with authorization codes, access and refresh tokens.
 
-A connected app is an API key of its own for an agent (`AppGrant.api_key`), whose secret is discarded: so the app is in
-the audit log by its name, has the budget of an agent, and stops with all agents. Its tokens are stored as hashes and
-are looked up at each request, so that an app ends at once. The scopes of a token are computed at each request: those
-that the user granted, that an agent may have, and that the user's role has now.
+Each connected app has its own API key of an agent (`AppGrant.api_key`), whose secret is discarded. So the app is in the
+audit log by its name, has the limit of acts of an agent, and stops with all agents. The app's tokens are stored as
+hashes and looked up at each request, so that an app ends at once. The scopes of a token are computed at each request:
+those that the user granted, that an agent may have, and that the user's role has now.
 
 docs/decisions.md#28-connected-apps; draft-ietf-oauth-v2-1; RFC 7636 (PKCE), 7009 (revocation), 8707 (resource).
 """
@@ -51,7 +51,8 @@ _ROLE_SCOPES = {"segments:write": "contacts:write", "proposals:write": "campaign
 class Refusal(NamedTuple):
     """Why a request is rejected: a code of RFC 6749, section 5.2, or RFC 8707, and a sentence for a developer.
 
-    It is returned, not raised, because a rejected request may have ended an app, which must be committed.
+    The refusal is returned and not raised, because the rejected request may have ended an app, and this must be
+    committed.
     """
 
     error: str

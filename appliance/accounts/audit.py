@@ -115,7 +115,7 @@ def run_and_record(
 def run_and_record_agent(by: Actor, action: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call `function` with `arguments` and return its row; for an agent, record `action` as `run_and_record` does.
 
-    It is for acts that are not in the audit log if others make them: drafts.
+    Used for changes of drafts, which are recorded only if an agent makes them.
     """
     return run_and_record(by, action, function, *arguments) if by.is_agent else function(*arguments)
 

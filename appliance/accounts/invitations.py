@@ -95,7 +95,10 @@ def revoke(by: Actor, invitation_id: int) -> Invitation:
 
 
 def _get_managed(by: Actor, invitation_id: int) -> tuple[User, Invitation]:
-    """Return the admin behind an actor, and an invitation of the account that the admin may manage."""
+    """Return (admin behind an actor, invitation of the account) if the admin may manage it.
+
+    Raises NotFound, and NotAllowed as `users.require_owner_for` does.
+    """
     actor = users.get_admin(by)
     row = Invitation.get_or_none(Invitation.account == actor.account_id, Invitation.id == invitation_id)
     if row is None:

@@ -62,8 +62,8 @@ def list_of(user_id: int) -> list[TeamMember]:
 def bind_entry(user: User) -> User:
     """Load the account that a sign-in of a person opens, as `user.member`, and return the person.
 
-    It is the account that was open last, else the first one. `user.member` is None for a person who may sign in to no
-    account.
+    This is the account that the person opened last, else the first one. `user.member` is None for a person who may sign
+    in to no account.
     """
     rows = list_of(user.id)
     user.member = next((row for row in rows if row.account_id == user.last_account_id), rows[0] if rows else None)
@@ -126,9 +126,10 @@ def require_sole_account(user: User) -> None:
 def record_for_person(
     by: Actor, user_id: int, action: str, data: dict[str, Any] | None = None, subject: str | None = None
 ) -> None:
-    """Record an action that concerns a person as such, like a new password, in each account that the person may enter.
+    """Record an action that concerns a person as such, like a new password, in each account of the person.
 
-    It is also recorded in the account of the actor. `subject` is the person, unless it is given.
+    These are the accounts that the person may sign in to, and the account of the actor. `subject` is the person, unless
+    it is given.
     """
     require_write_transaction()
     account_ids = {row.account_id for row in list_of(user_id)}

@@ -62,9 +62,9 @@ def _load_facts(account: Account, member_count: int) -> AccountFacts:
 
 
 def create(name: str, owner_id: int | None, by: Actor) -> Account:
-    """Create an account, whose first owner is a user of the installation; None for no owner yet.
+    """Create an account; the user with `owner_id` becomes its first owner, None leaves it without one.
 
-    Raises Invalid for a blank or long name.
+    The name is cut to 255 characters. Raises Invalid for a blank name.
     """
     require_write_transaction()
     if not name.strip():

@@ -383,8 +383,9 @@ def delete_all(user: User, by: Actor) -> None:
 def record_use(passkey_id: int, use: VerifiedUse, ip: str | None) -> bool:
     """Store the new counter and the time of a verified use; return False if the counter did not grow.
 
-    Then the passkey may have been copied (section 6.1.1): nothing changes but the audit log. Passkeys that providers
-    copy do not count and always send 0. Returns False also if the passkey was removed meanwhile.
+    A counter that did not grow means that the passkey may have been copied (section 6.1.1): only an audit entry is
+    written. Passkeys that providers copy do not count and always send 0. Returns False also if the passkey was removed
+    meanwhile.
     """
     require_write_transaction()
     passkey = Passkey.get_or_none(Passkey.id == passkey_id)

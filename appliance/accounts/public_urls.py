@@ -1,8 +1,8 @@
 """Public addresses of accounts: the base URL of the links, forms and images that recipients of an account get.
 
-An account without one uses the installation's `base_url`. Only operators set it, because a host name says whose pages
-it may show: every host belongs to one account, even after the account has another address, so that links in delivered
-mail keep working and no other account can take them over (docs/decisions.md#38).
+An account without one uses the installation's `base_url`. Only operators set it, because a host name decides whose
+pages are shown. Every host belongs to one account, even after the account got another address: so links in delivered
+mail keep working, and no other account can take them over (docs/decisions.md#38).
 """
 
 import re
@@ -46,7 +46,7 @@ def fetch_base_url(account_id: int) -> str:
 
 
 def set_public_url(account_id: int, text: str, by: Actor) -> Account:
-    """Set the public address of an account; an empty text removes it. Its former host stays with the account.
+    """Set the public address of an account; an empty text removes it. The former host stays with the account.
 
     Raises NotFound, and Invalid (`public_url`) for a malformed address, or one whose host belongs to the installation
     or to another account.

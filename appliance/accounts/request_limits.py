@@ -230,7 +230,7 @@ def rate_per_minute(rate: RequestClass, limits: Limits) -> int:
 def burst_size(rate: RequestClass, minute: int) -> int:
     """Return how many requests of the class `rate` may be made at once, at least 1.
 
-    It is half of the requests allowed per minute (`minute`) for sends, else a tenth.
+    The burst is half of the requests allowed per minute (`minute`) for sends, else a tenth.
     """
     return max(1, minute // _BURST_DIVISORS.get(rate, _DEFAULT_BURST_DIVISOR))
 

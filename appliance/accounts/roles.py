@@ -140,7 +140,7 @@ def _check_name(account_id: int, name: str, role_id: int | None) -> None:
 
 
 def _check_full_data(scopes: frozenset[str], is_full: bool, faults: Faults) -> None:
-    """Add an error if scopes need full contact data, which the role does not see."""
+    """Add an error if `scopes` include some of `FULL_DATA_SCOPES`, but not unmasked contacts (`contacts:read`)."""
     needed = scopes & access.FULL_DATA_SCOPES
     if not needed or (is_full and "contacts:read" in scopes):
         return

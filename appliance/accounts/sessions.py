@@ -62,12 +62,12 @@ def create(
 ) -> Session:  # fmt: skip
     """Create a session that is found by the hash of `secret`, and record the sign-in in the audit log.
 
-    It opens the account with `account_id`, by default the one that the person opened last, of those that may be opened
-    in this way (`may_open`). If the user signed in with an identity of a provider, `identity_id` names it, and the
-    session ends when it is unlinked. `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if
-    it is not extended. If the user has other devices and the one of the session is new,
-    `devices.signed_in_on_new_device` is sent. Raises NotAllowed if the person may not enter the account, or any, and
-    NotFound if the identity is not one of the person at an enabled provider.
+    The session opens the account with `account_id`, by default the one that the person opened last, among those that
+    `may_open` allows. If the user signed in with an identity of a provider, `identity_id` names it, and the session
+    ends when it is unlinked. `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is
+    not extended. If the user has other devices and the one of the session is new, `devices.signed_in_on_new_device` is
+    sent. Raises NotAllowed if the person may not enter the account, or any, and NotFound if the identity is not one of
+    the person at an enabled provider.
     """
     require_write_transaction()
     now, person, user_agent = clock.now_ms(), User.get_by_id(user_id), user_agents.truncate_header(user_agent)
@@ -112,9 +112,9 @@ def _bind(person: User, account_id: int | None, method: str, identity: Identity 
 def may_open(account: Account, method: str | None, identity: Identity | None) -> bool:
     """Return whether a session that began with `method` may open an account that the person is a member of.
 
-    A provider signs in to its own account, and one of the first account, whose owners run the installation, to all:
-    otherwise the person who manages the provider of one account could enter others. A password opens only accounts that
-    allow it. The method of sessions from before it was stored is None: they began with a password.
+    A provider signs in to its own account, and a provider of the first account, whose owners run the installation, to
+    all accounts. Otherwise a person who manages the provider of one account could sign in to others. A password opens
+    only accounts that allow it. The method of sessions from before it was stored is None: they began with a password.
     """
     if identity is not None:
         return identity.provider.account_id in (FIRST_ACCOUNT, account.id)
@@ -352,8 +352,8 @@ def issue_token(user: User, ip: str | None, user_agent: str | None, method: Meth
 def find_by_token(token: str) -> TokenSession | None:
     """Return the credential of a token, and whether its session needs a write.
 
-    Returns None if the token is forged, expired or of another installation, if its session has ended, or if the user is
-    disabled.
+    Returns None if the token is forged, expired or of another installation, if its session has ended, if the user is
+    disabled, or if the account is closed.
     """
     claims = _read_claims(token)
     if claims is None:

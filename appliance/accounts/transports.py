@@ -1,8 +1,8 @@
 """Add, change and delete the further transports of email and the rules that choose between them, from pages.
 
 Each function changes one of the settings `email.transports` and `email.routes`, and returns the new configuration,
-which the caller applies after the commit. They raise Invalid if the setting is fixed by an option, the environment or
-the file, and with every error by field otherwise.
+which the caller applies after the commit. All functions raise Invalid if the setting is fixed by an option, the
+environment or the file; otherwise Invalid has every error by field.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def get(key: str, email: Email | None = None) -> NamedTransport:
 
 
 def add(kind: str, values: dict[str, Any]) -> LoadedConfig:
-    """Add a transport of a kind with these fields of `NamedTransport`."""
+    """Add a transport of a kind with these fields of `NamedTransport`; raises Invalid beyond `MAX_TRANSPORTS`."""
     email = read_stored()
     if len(email.transports) >= MAX_TRANSPORTS:
         raise Invalid({"base": [gettext("There may be at most %(limit)s transports.", limit=MAX_TRANSPORTS)]})
@@ -99,7 +99,10 @@ def _choose_key(name: str, email: Email) -> str:
 
 
 def _build(kind: str, values: dict[str, Any], email: Email, stored: NamedTransport | None = None) -> NamedTransport:
-    """Return a transport, checked. Empty options take their default, and empty secrets the stored ones."""
+    """Return a transport from form fields; empty options take their default, and empty secrets the stored ones.
+
+    Raises Invalid with all errors.
+    """
     declared = transports.list_options(kind)
     options = {name: value for name, value in values.get("options", {}).items() if value != ""}
     if kind == DIRECT and stored is None and DIRECT in transports.list_keys(email):
@@ -139,7 +142,10 @@ def _has_moved(stored: NamedTransport, options: Mapping[str, Any]) -> bool:
 
 
 def save_route(number: int | None, values: dict[str, Any]) -> LoadedConfig:
-    """Replace the rule with this number, counted from 1, or with None add one at the end. Raises NotFound."""
+    """Replace the rule with this number, counted from 1, or with None add one at the end.
+
+    Raises NotFound, and Invalid for more than `MAX_ROUTES` rules.
+    """
     email = read_stored()
     routes = list(email.routes)
     route = _build_route(values, email)

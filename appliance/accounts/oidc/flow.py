@@ -3,8 +3,8 @@
 OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE, S256 only); RFC 9207 (`iss` of the response) and RFC 9700,
 sections 2.1 and 4.4 (mix-up): each provider has a redirect URI of its own, and a response must be for the provider that
 the sign-in was begun with. The request is sealed into a cookie of the browser, so nothing is stored for visitors who
-are not signed in, and a response to a request of another browser is rejected (RFC 9700, section 4.7.1). It is accepted
-once, within ten minutes.
+are not signed in, and a response to a request of another browser is rejected (RFC 9700, section 4.7.1). A response is
+accepted once, within ten minutes.
 """
 
 import base64

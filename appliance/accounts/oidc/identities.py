@@ -1,9 +1,9 @@
 """People at a provider who sign in as users: found by issuer and subject, linked by proof, or joined by their domain.
 
-An address never links: the person who has it at the provider need not be the user (OpenID Connect Core 1.0, 5.7).
-A user links an identity while signed in, or by entering the password of the user once. A person with a verified address
-in a listed domain may become a new user, but never an existing one, and an invited person with the link of the
-invitation and its verified address.
+An address never links: the person who has it at the provider need not be the user (OpenID Connect Core 1.0, 5.7). A
+user links an identity while signed in, or by entering the password of the user once. A person may become a new user,
+but never an existing one, with a verified address in a listed domain, or with the link of an invitation to the verified
+address.
 """
 
 from typing import NamedTuple

@@ -160,9 +160,9 @@ def describe_refusal(error: str, description: str) -> str:
 async def verify(metadata: Metadata, client: Client, token: str, nonce: str) -> Claims:
     """Return who an ID token is about, after all checks of OpenID Connect Core 1.0, section 3.1.3.7.
 
-    The token must be signed by a key of the provider with one of `ALGORITHMS`; be of its issuer, for this client alone,
-    and for the request with this nonce; and be valid now, with `CLOCK_SKEW_SECONDS`. Raises ProviderError, whose words
-    name the claim but not its value.
+    The token must be signed by a key of the provider with one of `ALGORITHMS`, name its issuer, this client as the only
+    audience and this nonce, and be valid now, give or take `CLOCK_SKEW_SECONDS`. Raises ProviderError, whose text names
+    the claim but not its value.
     """
     claims, key = await _verify_signature(metadata, token)
     issuer = _check_issuer(metadata, claims, key)
@@ -214,9 +214,9 @@ async def _verify_signature(metadata: Metadata, token: str) -> tuple[dict[str, A
 def _check_issuer(metadata: Metadata, claims: dict[str, Any], key: dict[str, Any]) -> str:
     """Return the issuer of a token, which must be that of the provider.
 
-    Microsoft signs for many tenants: the issuer then has the tenant of the token's claim `tid`, and a key that names an
-    issuer signs only for it ("Validate the issuer" and "Validate the signing key issuer" in "Microsoft identity
-    platform access tokens").
+    Microsoft signs for many tenants. There the issuer contains the tenant of the token's claim `tid`, and a key that
+    names an issuer is valid only for that issuer ("Validate the issuer" and "Validate the signing key issuer" in
+    "Microsoft identity platform access tokens").
     """
     issuer = claims["iss"]
     if not metadata.has_tenants:
