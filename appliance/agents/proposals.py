@@ -156,9 +156,10 @@ def read_changes(kind: ProposalKind, raw: dict[str, Any] | UnsetType) -> Any:
 
 
 def check(account_id: int, request: ProposalWrite, _: int | None = None) -> None:
-    """Raise NotFound for an unknown subject, or Invalid with all faults of a new proposal. It may render.
+    """Raise NotFound for an unknown subject, or Invalid with all faults of a new proposal.
 
-    The last parameter is the id of the path, which `api.endpoints.validator` passes; a new proposal has none.
+    The check may render a message. The last parameter is the id of the path, which `api.endpoints.validator` passes; a
+    new proposal has none.
     """
     kind = BY_NAME.get(request.kind) if isinstance(request.kind, str) else None
     if not isinstance(request.subject_id, int):
@@ -285,7 +286,7 @@ def describe_version(row: Proposal) -> str:
 def review(account_id: int, proposal_id: int, by: Actor) -> Review:
     """Return what a proposal changes and whom it reaches; for a decided proposal, only whether its subject has changed.
 
-    It counts contacts and renders, so call it by `scan`. Raises NotFound.
+    The function counts contacts and renders, so call it by `scan`. Raises NotFound.
     """
     row = get(account_id, proposal_id, by)
     kind, version = BY_NAME[row.kind], describe_version(row)
