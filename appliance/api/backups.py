@@ -1,7 +1,7 @@
 """Endpoints of backups: those on this machine, copies on another one, and their test restores.
 
-They are for credentials of the first account, which manages the installation. The store and its login are set on the
-settings page or in the configuration; no endpoint returns or changes them.
+Only credentials of the first account, which manages the installation, may use the endpoints. The store and its login
+are set on the settings page or in the configuration; no endpoint returns or changes them.
 """
 
 from pathlib import Path

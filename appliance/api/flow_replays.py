@@ -1,4 +1,4 @@
-"""Endpoints of replays of flows: start, progress and result, cancellation, and the file of people."""
+"""Endpoints of replays of flows: start, progress and result, cancellation, and the CSV file of contacts."""
 
 from typing import Annotated, cast
 

@@ -418,7 +418,10 @@ def parse_query(request: Request, kind: type[Struct] | None) -> validation.Parti
 
 
 def parse_id(text: str) -> int:
-    """Return an id from the path as an integer. Raises a 404 error if it is not a decimal number of up to 18 digits."""
+    """Return an id from the path as an integer.
+
+    Raises ApiError 404 if the text is not a decimal number of up to 18 digits.
+    """
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise ApiError(404, "not_found")
     return int(text)

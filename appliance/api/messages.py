@@ -158,7 +158,7 @@ async def create_messages(request: ApiRequest) -> ApiResponse:
 async def _send_of_batch(request: ApiRequest, index: int, raw: Any, key: str | None) -> BatchResult:
     """Send one message of a batch and return its result.
 
-    Its own idempotency key counts, else that of the batch and its index.
+    The message is stored under its own idempotency key, or else under that of the batch with the index of the message.
     """
     read = await asyncio.to_thread(validation.read_partial, MessageWrite, raw)
     ignored = list(read.ignored)

@@ -1,7 +1,7 @@
 """Endpoints of the signed-in user's passkeys: list, rename, remove.
 
-A passkey is added on the page of the profile only: creating one is a dialogue between a browser and the page that it
-shows, whose address is part of what is signed (docs/decisions.md#36).
+A passkey can be added only on the profile page: the browser creates it, and signs the address of the page that it shows
+(docs/decisions.md#36).
 """
 
 from typing import Annotated, cast

@@ -49,7 +49,11 @@ def parse_form(content_type: str, body: bytes, max_parts: int = MAX_PARTS) -> Po
 
 
 def _parse_multipart(body: bytes, boundary: str, max_parts: int) -> PostedForm:
-    """Return the fields and files of a multipart form (RFC 7578). Raises UnicodeDecodeError for a text not in UTF-8."""
+    """Return the fields and files of a multipart form (RFC 7578), both empty if it is not complete.
+
+    Raises UnicodeDecodeError for a text not in UTF-8, BadRequest for an invalid boundary, and PayloadTooLarge for too
+    many parts.
+    """
     if not boundary:
         return PostedForm({}, {})
     if not _BOUNDARY.fullmatch(boundary):

@@ -1,9 +1,9 @@
 """Doors: endpoints in the form of another service's API, which send through the one intake of messages.
 
-A door reads the fields of its service and writes the service's responses and errors; everything else is that of the
-API: credentials, scopes, rate limits, idempotency keys and the rules for messages. A field that is not supported is an
-error, unless leaving it out changes nothing that the recipient gets: then the response header `X-Ignored-Fields` names
-it (docs/decisions.md#7).
+A door reads the fields of its service and writes the service's responses and errors. Credentials, scopes, rate limits,
+idempotency keys and the rules for messages are those of the API. A field that is not supported is an error, unless
+leaving it out changes nothing that the recipient gets: then the response header `X-Ignored-Fields` names it
+(docs/decisions.md#7).
 """
 
 import asyncio
@@ -214,8 +214,8 @@ def read_address_list(
 ) -> list[str] | None:
     """Return the addresses of a text such as `Ana <ana@example.com>, b@example.com`, or of a list of such texts.
 
-    Names are left out: the headers of messages show addresses only. More than `limit` addresses are an error, found by
-    the length of the texts before they are parsed, and so is a text that cannot be parsed.
+    Names are left out: the headers of messages show addresses only. Returns None after adding an error at `path` for
+    another type, for a text that cannot be parsed, and if the texts are too many or too long for `limit` addresses.
     """
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
@@ -239,7 +239,7 @@ def read_address_list(
 
 
 def read_one_address(value: Any, path: str, faults: Faults) -> str | None:
-    """Return the one address of a text; several addresses are an error."""
+    """Return the one address of a text, or None after adding an error, such as for several addresses."""
     addresses = read_address_list(value, path, faults)
     if addresses is None:
         return None
@@ -250,12 +250,15 @@ def read_one_address(value: Any, path: str, faults: Faults) -> str | None:
 
 
 def read_texts(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
-    """Return an object whose values are texts or numbers, as texts; at most `MAX_TEXTS`."""
+    """Return an object of texts or numbers with all values as texts.
+
+    Returns None after adding an error, such as for more than `MAX_TEXTS` entries.
+    """
     return _read_texts(value, path, faults, MAX_TEXTS)
 
 
 def read_headers(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
-    """Return an object of custom headers; at most `MAX_HEADERS`."""
+    """Return an object of custom headers; None after adding an error, such as for over `MAX_HEADERS` entries."""
     return _read_texts(value, path, faults, MAX_HEADERS)
 
 
@@ -482,8 +485,8 @@ async def queue_all(
 ) -> list[int]:
     """Queue messages of which either all or none are valid, and return their ids.
 
-    Raises Invalid with the errors of all messages, each after `describe(index)`, or as soon as their texts have more
-    than `MAX_COPIED_CHARACTERS`, and Conflict if the idempotency key was used for another batch. With `is_dry_run`
+    Raises Invalid with the errors of all messages, each after `describe(index)`, or if all texts together exceed
+    `MAX_COPIED_CHARACTERS`. Raises Conflict if the idempotency key was used for another batch. With `is_dry_run`
     nothing is queued. Files that all messages have are in memory and stored once.
 
     After a broken connection or an error 500 or 503, a repeat with the same key queues those that are missing.

@@ -368,7 +368,7 @@ def _hash_form(form: _Form) -> str:
 
 
 def _read_token(request: Request) -> str:
-    """Return the API key of HTTP Basic authentication with the user `api` (RFC 7617)."""
+    """Return the API key of HTTP Basic authentication with the user `api` (RFC 7617), or "" without a readable one."""
     header = request.headers.getall("authorization", [])
     scheme, _, encoded = header[0].partition(" ") if len(header) == 1 else ("", "", "")
     if scheme.lower() != "basic":

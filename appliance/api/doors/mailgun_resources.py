@@ -1,7 +1,7 @@
 """What programs read and delete at the door of Mailgun: events, and the suppressions of an address.
 
-The kinds of events are described in the guide `ui/guides/other-apis.md`. Their pages are read by `pages.next`,
-whose last part is all that a program needs to keep (`_Page`).
+The kinds of events are described in the guide `ui/guides/other-apis.md`. A program reads the next page of events by the
+URL `paging.next`, whose last part contains the position (`_Page`).
 """
 
 import base64
@@ -176,7 +176,10 @@ def _build_query(account_id: int, domain: str, page: _Page) -> ProgramEventQuery
 
 
 def _read_moment(text: str | None, name: str, faults: Faults) -> int | None:
-    """Return a time, given as seconds since 1970 or as in RFC 2822, in milliseconds."""
+    """Return a time in milliseconds, given in seconds since 1970 or as in RFC 2822.
+
+    Returns None for no time, and after adding an error.
+    """
     if text is None:
         return None
     try:
@@ -190,7 +193,7 @@ def _read_moment(text: str | None, name: str, faults: Faults) -> int | None:
 
 
 def _split(text: str, operator: str) -> list[str]:
-    """Return the parts of an expression between an operator."""
+    """Return the terms of an expression such as `a AND b` for an operator."""
     return " ".join(text.split()).split(f" {operator} ")
 
 

@@ -1,6 +1,6 @@
 """The door for programs that speak the API of Postmark (postmarkapp.com/developer): single emails and batches of them.
 
-Its errors are one text with a number (`ErrorCode`), so the text has all faults.
+An error response of Postmark has a number (`ErrorCode`) and a single text, so the text lists all errors.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ MIN_NAME_CHARACTERS, MAX_NAME_CHARACTERS = 2, 100
 
 
 def _format_mailbox(value: Any, path: str, faults: Faults) -> str | None:
-    """Return the text `Name <address>` of {"email", "name"}."""
+    """Return the text `Name <address>` of {"email", "name"}, or None after adding an error."""
     if not isinstance(value, dict) or not isinstance(value.get("email"), str):
         faults.add(path, "must have an email")
         return None
@@ -40,7 +40,10 @@ def _format_mailbox(value: Any, path: str, faults: Faults) -> str | None:
 
 
 def _read_addresses(value: Any, path: str, faults: Faults) -> list[str] | None:
-    """Return the addresses of a list of {"email", "name"}; names are left out, because headers show addresses only."""
+    """Return the addresses of a list of {"email", "name"}, or None after adding an error.
+
+    Names are left out, because headers show addresses only.
+    """
     if not isinstance(value, list):
         faults.add(path, "must be a list")
         return None
@@ -64,7 +67,7 @@ def _read_reply_to(value: Any, path: str, faults: Faults) -> str | None:
 
 
 def _read_content(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
-    """Return {"text", "html"} of a list of {"type", "value"}."""
+    """Return {"text", "html"} of a list of {"type", "value"}, or None after adding an error."""
     if not isinstance(value, list):
         faults.add(path, "must be a list")
         return None
@@ -115,7 +118,10 @@ def _read_categories(value: Any, path: str, faults: Faults) -> list[str] | None:
 
 
 def _read_substitutions(value: Any, path: str, faults: Faults) -> dict[str, str] | None:
-    """Return the values of placeholders by their names, which are the texts that they replace."""
+    """Return the values of placeholders by placeholder, or None after adding an error.
+
+    A placeholder is any text, which its value replaces.
+    """
     texts = base.read_texts(value, path, faults)
     if any(not MIN_NAME_CHARACTERS <= len(name) <= MAX_NAME_CHARACTERS for name in texts or ()):
         faults.add(path, f"must have names of {MIN_NAME_CHARACTERS} to {MAX_NAME_CHARACTERS} characters")

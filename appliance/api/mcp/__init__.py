@@ -87,8 +87,9 @@ async def _answer(request: Request) -> _Answer:
 def _require_own_origin(request: Request) -> None:
     """Raise ApiError 403 for a request of a page of another site, which a browser sends with its `Origin`.
 
-    That keeps pages from reaching a service in a private network by DNS rebinding (basic/transports/streamable-http,
-    "Security & Endpoint"). The host of `base_url` and this machine are allowed; programs send no `Origin`.
+    The check keeps pages from reaching a service in a private network by DNS rebinding
+    (basic/transports/streamable-http, "Security & Endpoint"). The host of `base_url` and this machine are allowed;
+    programs send no `Origin`.
     """
     for origin in request.headers.getall("origin", []):
         try:
@@ -119,7 +120,8 @@ async def _answer_batch(caller: Caller, messages: list[Any]) -> _Answer:
     """Return the answers to the messages of a batch, one after the other.
 
     The credential is checked before each message: if the key was revoked, or all agents were stopped, the rest of the
-    batch is refused.
+    batch is refused. Raises RpcError if the revision has no batches, or the batch is empty or too long. Raises RpcError
+    if the revision has no batches, or the batch is empty or too long.
     """
     if not protocol.is_batch_allowed(caller.request):
         raise RpcError(INVALID_REQUEST, "This revision has no batches; send each message by itself.")

@@ -67,7 +67,11 @@ async def run(caller: Caller, message: Message) -> Json:
 
 
 async def _initialize(caller: Caller, message: Message) -> Json:
-    """Agree on a revision (2025-11-25, basic/lifecycle): that of the client if it has a handshake, else the newest."""
+    """Return the result of `initialize` with the agreed revision (2025-11-25, basic/lifecycle).
+
+    This is the client's revision if it has a handshake, else the newest with one. Raises RpcError if the client names
+    none.
+    """
     wanted = message.params.get("protocolVersion")
     if not isinstance(wanted, str):
         raise RpcError(INVALID_PARAMS, "protocolVersion must be a string.")

@@ -221,7 +221,7 @@ _LIMITS = _list_limits()
 def bound(value: dict[str, Any]) -> Bounded:
     """Return a result whose JSON is short enough: long texts lose their end, and long lists their last entries.
 
-    It takes time in proportion to what it returns, not to the value.
+    The time is proportional to the size of the result, not to that of `value`.
     """
     for limits in _LIMITS:
         cutter = _Cutter(limits)

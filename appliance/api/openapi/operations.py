@@ -509,7 +509,7 @@ def _build_readyz() -> dict[str, Any]:
 def _build_service_operation(route: Route) -> dict[str, Any]:
     """Return the Operation Object of an endpoint of the service that requires a credential: `/metrics`.
 
-    Its response is not a download and has no API version, so those headers are left out.
+    The headers of downloads and of the API version are left out, because the response does not have them.
     """
     operation = build_operation(route)
     success = operation["responses"]["200"]

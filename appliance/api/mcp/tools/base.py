@@ -55,7 +55,10 @@ class ToolResult(NamedTuple):
 
 
 class ToolCall:
-    """One call of a tool. Its calls of the API return JSON without hidden characters, masked if the caller wants it."""
+    """One call of a tool.
+
+    Its methods call the API and return JSON without hidden characters, masked if the caller wants it.
+    """
 
     def __init__(self, request: Request, credential: Credential, is_masked: bool) -> None:
         self._request = request
