@@ -1,8 +1,8 @@
 """Bulk actions: one action for many contacts, run in batches, with progress and undo.
 
-Each action follows the rules of the same action for one contact. It records which contacts it changed, so that it can
-be undone, and how many it skipped for which reason. Its contacts are fixed when it starts, so that it affects as many
-contacts as the user confirmed. Actions are stored in the database and continue after a restart.
+Each action follows the rules of the same action for one contact. An action records which contacts it changed, so that
+it can be undone, and the number of skipped contacts by reason. The contacts are fixed when the action starts, so that
+it affects as many contacts as the user confirmed. Actions are stored in the database and continue after a restart.
 """
 
 import json

@@ -434,8 +434,8 @@ def has_left_list(contact_id: int, list_ids: list[int]) -> bool:
 def set_tracking(channel: Channel, choice: Tracking, evidence: Evidence) -> bool:
     """Set a contact's choice of tracking of opens and clicks; return False, without a change, if it is already set.
 
-    A choice other than `full` that is already set is recorded as evidence unless the contact's last choice was the
-    same, so that the undo of the import that set it keeps it.
+    If the choice is already set, but not by the contact's last choice, and is not `full`, it is recorded as evidence.
+    So the undo of an import that set it keeps the contact's choice.
     """
     require_write_transaction()
     contact = Contact.get_by_id(channel.contact_id)

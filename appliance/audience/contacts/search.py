@@ -2,8 +2,8 @@
 
 Words match prefixes of names, of email addresses and their parts, and of the digits of phone numbers. A page is read
 from an index that has the order of the page, so that nothing is sorted; a page in the second half is read from the end.
-This is fast if a large part of all contacts matches. A small result is selected and sorted instead, which costs less.
-Totals are cached until the next write.
+Reading in the order of an index is fast if a large part of all contacts matches. A small result is selected and sorted
+instead, which costs less. Totals are cached until the next write.
 """
 
 import re

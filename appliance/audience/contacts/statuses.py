@@ -112,9 +112,10 @@ class StatusChanges(NamedTuple):
 def count_changes(account_id: int, bounds: Sequence[int]) -> StatusChanges:
     """Return how many contacts became subscribed and were unsubscribed in each period.
 
-    `bounds` are times in milliseconds at full quarters of an hour: each period lasts from one to the next. A contact is
-    counted by its email addresses, or by its phone numbers if it has none: once when it joined, and once when it left,
-    if none of them is subscribed. Deleted contacts are not counted. Reads all addresses: 1 s at a million contacts.
+    `bounds` are times in milliseconds at full quarters of an hour: each period lasts from one to the next. A contact's
+    email addresses count, or its phone numbers if it has no email address. It is counted once as joined, and once as
+    left if none of these addresses is subscribed. Deleted contacts are not counted. Reads all addresses: 1 s at a
+    million contacts.
     """
     changes = StatusChanges([0] * (len(bounds) - 1), [0] * (len(bounds) - 1))
     for kind, slot, count in rows(_CHANGES_SQL, {"account": account_id, "since": bounds[0]}):

@@ -150,7 +150,10 @@ class ChannelPlan:
         return {channel.id for act, channel, _, _ in self.steps if act in acts and channel is not None}
 
     def _find_channel(self, address: Address) -> Channel | None:
-        """Return the contact's channel with this address, unless an earlier step removes it or gives it another."""
+        """Return the contact's channel with this address, or None.
+
+        A channel that an earlier step removes, or to which it gives another address, does not count.
+        """
         freed_ids = self._planned_ids("remove", "move")
         return next(
             (

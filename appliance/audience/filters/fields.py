@@ -27,7 +27,7 @@ class Scope(NamedTuple):
     `exists(kind, id)` checks the ids of lists, segments, flows and campaigns when filters are written. It is None when
     stored filters are read, because they may refer to deleted objects. `segment(id)` returns the nodes of a segment, or
     None. In a split of a flow, `document` is the SQL of the triggering event's data, and `start` the SQL of the time
-    when the run began: parameters for one run, or columns where many runs are evaluated at once.
+    when the run began. Both are parameters for one run, and columns if many runs are evaluated at once.
     """
 
     account_id: int

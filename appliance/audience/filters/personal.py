@@ -1,8 +1,8 @@
 """Filters and splits by names and addresses, for a role whose contact data is masked (docs/decisions.md#34).
 
-Filters on parts of custom data count as such, because custom data can be a name, an address or a phone number, too.
-Such a role cannot ask these questions, because by asking for more and more letters it could read what is masked. Saved
-filters that ask them keep working, but their values are hidden.
+Filters on parts of custom data count as such filters, because custom data can be a name, an address or a phone number,
+too. A role with masked data cannot use these filters: by trying more and more letters it could read what is masked.
+Saved filters that ask them keep working, but their values are hidden.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The predicates of each field type: how their value is read, their SQL, and their phrases.
 
-To add a predicate, add an entry to PREDICATES. Only the positive form is written. Its opposite matches all other
-contacts, including those without a value.
+To add a predicate, add an entry to PREDICATES. Only the positive form of a predicate has SQL. Its opposite matches all
+other contacts, including those without a value.
 
 Each `read_…` function returns the value in the form that its predicate uses, or adds an error to the context and
 returns None. `below` is appended to the path of the value in errors.
@@ -88,7 +88,7 @@ def read_json_value(raw: Any, context: ValueContext, below: str = "") -> Any:
 
 
 def read_boolean(raw: Any, context: ValueContext, below: str = "") -> bool | None:
-    """Read a boolean."""
+    """Read true or false."""
     if raw is None:
         return context.add_error(gettext("can't be blank"), below)
     return raw if isinstance(raw, bool) else context.add_error(gettext("is invalid"), below)

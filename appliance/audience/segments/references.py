@@ -102,7 +102,7 @@ def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
 def find_campaign_references(campaign: Campaign) -> set[tuple[str, int | None]]:
     """Return (kind, id) of the segments and lists that a campaign goes to or excludes; the id may be None.
 
-    Those that decide who sees sections of its emails are included.
+    Those in conditions of sections of its emails are included.
     """
     trigger = campaign.trigger
     lists, segments = ("contact_list_ids", "exclude_contact_list_ids"), ("exclude_segment_ids",)

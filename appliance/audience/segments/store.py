@@ -90,9 +90,9 @@ def find_segments_in_use(account_id: int) -> set[int]:
 def detach(kind: Kind, number: int) -> None:
     """Remove a list or a segment, which is about to be deleted, from the triggers of flows and campaigns.
 
-    A flow gets a manual trigger until a user chooses another one. A campaign is marked with `AUDIENCE_DELETED`.
-    Otherwise the flow or campaign would be for all contacts, or for a list without the segment that limited it. Ids in
-    the data of triggers (more lists, exclusions, filters) stay.
+    A flow gets a manual trigger until a user chooses another one. A campaign is marked with `AUDIENCE_DELETED`. Without
+    this, the flow or campaign would be for all contacts, or for a list without the segment that limited it. Ids in the
+    data of triggers (more lists, exclusions, filters) stay.
     """
     require_write_transaction()
     column = _COLUMN[kind]
