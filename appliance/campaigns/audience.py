@@ -90,7 +90,7 @@ def is_set(campaign: Campaign) -> bool:
 def is_unbounded(campaign: Campaign) -> bool:
     """Return whether the audience, before exclusions, contains every contact of the account.
 
-    That is the case if the campaign selects all contacts, a segment without filters, or a list that mirrors such a
+    The audience does so if the campaign selects all contacts, a segment without filters, or a list that mirrors such a
     segment.
     """
     trigger = campaign.trigger

@@ -223,7 +223,8 @@ def is_comparable(campaign: Campaign, experiment: Experiment) -> bool:
 def decide(campaign: Campaign, setup: Setup, batches: Batches | None = None) -> Decision | None:
     """Return the decision on a test that was started, from its present counts (`batches`, counted if not given).
 
-    Its variants have numbers from 0. Returns None for a holdout alone, and while the audience is still being stored.
+    The decision numbers variants from 0. Returns None for a holdout alone, and while the audience is still being
+    stored.
     """
     experiment = setup.experiment
     if not variants.is_test(setup) or not is_comparable(campaign, experiment):

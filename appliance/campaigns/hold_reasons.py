@@ -165,7 +165,7 @@ def _find_calendar(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReaso
 
 
 def _find_test(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if the only open messages wait for the winner of an A/B test."""
+    """Return the reason if the only open messages wait for the winner of an A/B test, else None."""
     is_waiting = fetch_one(f"SELECT 1 FROM message WHERE {_OPEN_OR_WAITING} AND due_at IS NULL LIMIT 1", (campaign.id,))
     if is_waiting is None:
         return None
@@ -210,7 +210,7 @@ def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldRe
 
 
 def _find_slowdown(campaign: Campaign, status: SendStatus, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if every sender of the next SMS has used up its hourly limit, or one of them is throttled."""
+    """Return the reason if all senders of the next SMS are at their hourly limit, or one is throttled; else None."""
     throttled = {limit.group: limit for limit in status.throttled_groups if limit.until is not None}
     exhausted = {limit.name: limit for limit in status.exhausted_limits}
     names = (
@@ -261,7 +261,7 @@ def _find_rate_limit(campaign: Campaign, status: SendStatus, provider: str, zone
 
 
 def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if the sender's domain has used up its warm-up quota of the day.
+    """Return the reason if the sender's domain has used up its warm-up quota of the day, else None.
 
     The text of the reason names the day on which the send may end. Warm-up applies to direct delivery only.
     """
@@ -286,8 +286,8 @@ def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: Z
 def _find_full_quota(campaign: Campaign, status: SendStatus, provider: str) -> ExhaustedLimit | None:
     """Return the exhausted hourly limit that stops the whole campaign, or None.
 
-    It is the global limit, the limit of the sender's domain, or, if the next messages are all for one recipient group,
-    the limit of that group.
+    This is the global limit, the limit of the sender's domain, or, if the next messages are all for one recipient
+    group, the limit of that group.
     """
     if provider not in list_transports(config.current().email):
         return None

@@ -271,10 +271,10 @@ class RehearsalResult(Struct):
 class RehearsalRun:
     """One pass over the recipients of a campaign, which renders its message for each of them in their language.
 
-    Of a campaign with an A/B test, every variant is rendered for every recipient, because anybody may get any of them;
-    the figures are those of the worst variant, and a recipient fails if any variant does. Variants that do not compile
-    are left out, as preflight reports them. `starts_at` is the start of the send in Unix milliseconds, for the quiet
-    hours of SMS. Raises MergeError if the message does not compile.
+    With an A/B test, every variant is rendered for every recipient, because each recipient may get any of them. The
+    figures are those of the worst variant, and a recipient fails if any variant fails. Variants that do not compile are
+    left out, as preflight reports them. `starts_at` is the start of the send in Unix milliseconds, for the quiet hours
+    of SMS. Raises MergeError if the message does not compile.
     """
 
     def __init__(self, campaign: Campaign, starts_at: int | None = None, whole: "RehearsalRun | None" = None) -> None:

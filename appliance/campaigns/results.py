@@ -388,7 +388,7 @@ class ListResults(NamedTuple):
 def list_results(campaigns: Sequence[Campaign]) -> dict[int, ListResults]:
     """Return the results of the campaigns that were started, by campaign id; cached for at least three seconds.
 
-    They are counted for all campaigns together, by indexes that have only messages with an open or a click.
+    All campaigns are counted together, by indexes that contain only messages with an open or a click.
     """
     started = [campaign for campaign in campaigns if campaign.started_at]
     key = tuple((campaign.id, campaign.updated_at) for campaign in started)
@@ -493,10 +493,9 @@ class Conversion(NamedTuple):
 
 
 def list_conversions(campaign: Campaign, window_days: int) -> list[Conversion]:
-    """Return up to three events that most people caused within `window_days` days after they clicked.
+    """Return the up to three events that most people caused within `window_days` days after a click, most people first.
 
-    Those of most people come first. Events that the service itself records, and test events, do not count. Cached for
-    at least five seconds.
+    Events that the service itself records, and test events, do not count. Cached for at least five seconds.
     """
     values = (window_days * clock.DAY_MS, campaign.id)
     return _conversion_cache.get(values, lambda: [Conversion(*row) for row in rows(_CONVERSIONS, values)])

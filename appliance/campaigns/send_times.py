@@ -5,7 +5,7 @@ time of each message from there (`audience_snapshot.py`). A campaign with a loca
 at which it is that time anywhere.
 
 With `best_hour_until`, each recipient gets it at an hour of their own from the local time to that hour
-(`best_hours.py`). Then the send stores a moment for each zone and hour.
+(`best_hours.py`). In this case the send stores a moment for each zone and hour.
 """
 
 from collections import Counter

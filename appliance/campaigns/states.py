@@ -506,8 +506,8 @@ def check_end(campaign: Campaign, by: Actor) -> None:
 def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
     """Raise NotAllowed if the template belongs to a scheduled campaign that the actor may not change.
 
-    A user or key needs the permission to send; a test key may change only campaigns that test keys sent, and without
-    the permission to read contacts no actor may change these. An agent changes drafts only.
+    A user or key needs the permission to send. A test key may change only campaigns that test keys sent. To change such
+    a campaign, every actor needs the permission to read contacts. An agent changes drafts only.
     """
     if by.is_agent:
         owner = Campaign.get_or_none(

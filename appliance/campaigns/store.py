@@ -321,8 +321,8 @@ def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
 
     `setup` is its A/B test or holdout (`variants.Setup`), `repeat` its repetition (`repeats.Repeat`), each or None.
 
-    `stats` stays None without `sums`, and in a write transaction if the campaign has more than `MAX_AT_ONCE` messages,
-    because counting them takes too long there; the caller can use `add_sums` afterwards.
+    `stats` stays None without `sums`. It also stays None in a write transaction if the campaign has more than
+    `MAX_AT_ONCE` messages, because counting them takes too long there; the caller can use `add_sums` afterwards.
     """
     campaign.stats, campaign.editable, campaign.waiting = (
         None,

@@ -1,7 +1,7 @@
-"""The time of a campaign, which is one of three.
+"""The time of a campaign, which is set in one of three ways.
 
-It is the same moment for all (`scheduled_at`), a time on the clock of each recipient (`local_time`, with
-`best_hour_until` an hour of their own), or the dates of a repetition (`repeat`). Setting one clears the others.
+`scheduled_at` is the same moment for all recipients, `local_time` a time on the clock of each recipient (with
+`best_hour_until` an hour of their own), and `repeat` a rule of dates. Setting one clears the others.
 """
 
 from typing import Annotated, NamedTuple, Protocol
@@ -130,7 +130,7 @@ def set_times(campaign: Campaign, request: TimesWrite) -> None:
 
 
 def refuse_now(campaign: Campaign, request: TimesWrite) -> None:
-    """Raise Invalid if a send without a time (`scheduled_at` null) would send a campaign that repeats at once."""
+    """Raise Invalid if a request for an immediate send (`scheduled_at` null) is for a repeating campaign."""
     if request.scheduled_at is None and not isinstance(request.local_time, str) and repeats.find(campaign.id):
         raise Invalid({"scheduled_at": [gettext("is set by the repetition")]})
 
