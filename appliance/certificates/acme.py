@@ -181,7 +181,10 @@ class AcmeClient:
         return response.body.decode("ascii", "replace")
 
     async def fetch_renewal_info(self, certificate_id: str) -> RenewalInfo | None:
-        """Return when the CA suggests renewing a certificate, or None if it makes no suggestions (RFC 9773)."""
+        """Return when the CA suggests renewing a certificate, or None if it makes no suggestions (RFC 9773).
+
+        Without a Retry-After header, `retry_after` is six hours.
+        """
         base = (await self._load_directory()).get("renewalInfo")
         if not isinstance(base, str):
             return None
@@ -317,7 +320,7 @@ def _read_retry_after(response: HttpResponse) -> float | None:
 
 
 def _error_text(value: Any) -> str:
-    """Return the text of the `error` of an order or a challenge."""
+    """Return the text of the `error` of an order or a challenge, "" without one."""
     return http_client.clean_text(value.get("detail")) if isinstance(value, dict) else ""
 
 

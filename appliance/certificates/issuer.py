@@ -1,8 +1,8 @@
 """Obtain and renew the certificates of the listeners on one thread, and continue orders after the process was killed.
 
-Every step is stored before the next one, so after a kill the order continues with the step that was interrupted: the CA
-is never asked for a second certificate of the same names within `_MIN_RENEWAL_MS`. After a failure the wait grows, also
-across restarts, and a wait that the CA asks for is kept.
+Every step is stored before the next one, so after a kill the order continues with the interrupted step. The CA is never
+asked for a second certificate of the same names within `_MIN_RENEWAL_MS`. After a failure the wait grows, also across
+restarts, and a wait that the CA asks for is kept.
 """
 
 import asyncio
@@ -329,7 +329,8 @@ class _Certificate:
         """Return the challenge to answer, of the other kind at each attempt if both listeners can answer.
 
         If no listener can, it is an HTTP-01 challenge, because a proxy may forward the CA's request to the web
-        interface.
+        interface. Raises AcmeError if the CA offers no suitable challenge. Raises AcmeError if the CA offers no
+        suitable challenge.
         """
         kinds = [
             kind for kind, can_answer in zip((HTTP_01, TLS_ALPN_01), self._tools.listeners, strict=True) if can_answer
