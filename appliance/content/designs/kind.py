@@ -489,7 +489,7 @@ class View:
         return " ".join(f"{min(96.0, float(word.removesuffix('px'))):g}px" for word in str(value).split())
 
     def rich_html(self, html: str | None) -> str:
-        """Return rich or plain text as sanitized HTML with the explicit margins and link colours that clients need."""
+        """Return rich or plain text as sanitized HTML with explicit margins and link colours, "" for no text."""
         if not html:
             return ""
         cleaned = sanitizer.clean_text(html if markup.is_html(html) else markup.text_to_html(html))
@@ -532,7 +532,7 @@ class View:
         return ensure_contrast(self.theme.light.brand, self.background_colour)
 
     def plain_text(self, html: str | None) -> str:
-        """Return rich or plain text as plain text without outer white space."""
+        """Return rich or plain text as plain text without outer white space; "" for None."""
         if not html:
             return ""
         return markup.html_to_text(html if markup.is_html(html) else markup.text_to_html(html)).strip()

@@ -115,7 +115,7 @@ _TOKEN_KEY = secrets.token_bytes(32)
 class Tokens:
     """The tokens of one document, each of which replaces a merge tag or a piece of HTML until it is restored.
 
-    A parser may decode `&#123;` to a brace, and may drop, move or join parts of a document, so that other text would
+    A parser may decode `&#123;` to a brace, and may drop, move or join parts of a document. Other text could then
     become a merge tag, or other tags the content of a raw block or comment (docs/threats.md, T03). Therefore
     `restore_html` and `restore_text` write every brace outside of tokens as literal text, and leave out the tags of raw
     blocks, whose content is then literal text too. `restore_html` also leaves out comments.

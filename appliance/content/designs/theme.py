@@ -291,7 +291,10 @@ def _mjml_to_html(mjml: str, theme: Theme, direction: str, attributes: str = "")
 
 
 def render_table(mjml: str, theme: Theme, direction: str = "ltr") -> str:
-    """Convert the MJML content of a column to an HTML table, for cells in which MJML allows no columns."""
+    """Convert the MJML content of a column to an HTML table; "" for empty content.
+
+    It is for cells in which MJML allows no columns.
+    """
     if not mjml.strip():
         return ""
     column = f"<mj-column><mj-raw>{_ROWS_BEGIN}</mj-raw>{mjml}<mj-raw>{_ROWS_END}</mj-raw></mj-column>"

@@ -229,9 +229,9 @@ def match_translation(
 ) -> str | None:
     """Return the best of `languages` for a contact, or None for the original.
 
-    `languages` are the languages of the translations, and `original_language` is the language of the original. A
-    contact with `de-AT` gets the first of these that exists: the translation `de-AT`, the translation `de`, the
-    original if it is in German, another German translation such as `de-CH`, the original.
+    `languages` are the languages of the translations, and `original_language` is the language of the original. For a
+    contact with `de-AT`, the result is the first of these that exists: `de-AT`, `de`, the original if it is in German,
+    another German translation such as `de-CH`, the original.
     """
     if not contact_language or not languages:
         return None
@@ -308,7 +308,7 @@ def _is_optional(text: TranslatableText) -> bool:
 class CheckedText(NamedTuple):
     """The result of checking a translation: its stored form, or None, and its errors.
 
-    It holds for the text as it was typed and the declaration of its original.
+    The result is valid only for the same typed text and the same declaration of the original (`prop`).
     """
 
     prop: Prop | None

@@ -93,8 +93,8 @@ def _badge(name: str, href: str) -> Badge:
 def icon_urls(view: View, badge: Badge) -> tuple[str, str]:
     """Return (address of a badge's icon, address of its icon for dark mode), both empty for a badge without an icon.
 
-    The second is empty if the first is used in dark mode too: for the style `colour`, whose icons fit light and dark
-    backgrounds, for light text, and for a section with its own background.
+    The second address is empty if the first icon is used in dark mode too. This is so for the style `colour`, whose
+    icons fit all backgrounds, for light text, and for a section with its own background.
     """
     if not badge.icon or not view.look.icons_url:
         return "", ""
