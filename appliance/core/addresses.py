@@ -153,7 +153,7 @@ def normalize_unicode(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) ->
 def find_mailbox(key: str) -> str:
     """Return the mailbox to which a normalized email address probably leads, for limits by mailbox.
 
-    It is the address without what follows a plus, and at Gmail without dots. Other addresses may lead there, too.
+    This is the address without what follows a plus, and at Gmail without dots. Other addresses may lead there, too.
     """
     local, _, domain = key.rpartition("@")
     local = local.partition("+")[0] or local
@@ -299,7 +299,7 @@ def phone_countries() -> frozenset[str]:
 
 
 def example_phone(country: str) -> str:
-    """Return an example of a phone number of a country (two letters), as it is written there without a country code."""
+    """Return an example of a phone number of a country (two letters) in national format; "" if there is none."""
     import phonenumbers
 
     example = phonenumbers.example_number(country)
@@ -414,7 +414,7 @@ def client_network(ip: str) -> str:
 def mask_address(address: str) -> str:
     """Return an email address or phone number with most characters hidden, such as `a…a@e…e.org`.
 
-    Its owner still recognises it.
+    The owner still recognises the address.
     """
     if "@" not in address:
         return f"{address[:3]}…{address[-2:]}"

@@ -114,7 +114,7 @@ def parse(text: str) -> int:
 def parse_http_date(text: str) -> int | None:
     """Return the time of a Date or Retry-After header in milliseconds since 1970 UTC, None for any other text.
 
-    It is a date of RFC 9110, section 5.6.7; other dates of RFC 5322 are accepted as well.
+    Dates of RFC 9110, section 5.6.7, and other dates of RFC 5322 are accepted.
     """
     try:
         moment = parsedate_to_datetime(text)

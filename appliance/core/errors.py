@@ -22,8 +22,8 @@ DeliveryError              a failed attempt to send a message
 
 Unknown keys of requests are rejected if ignoring them would change what is sent, to whom, or when. A Struct lists such
 keys in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed key or a field of the
-Struct is rejected too. `core/validation.py` rejects them; the OpenAPI document names the listed ones. Their errors are
-in English like all texts of the API, because no page sends such a key.
+Struct is rejected too. `core/validation.py` rejects them; the OpenAPI document names the listed ones. The errors of
+rejected keys are in English like all texts of the API, because no page sends such a key.
 """
 
 from collections.abc import Callable, Iterable, Mapping

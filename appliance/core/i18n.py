@@ -342,7 +342,7 @@ def place_country(code: str, language: str | None = None) -> str:
 def uncapitalize(text: str) -> str:
     """Return a phrase with a lower-case first letter, for the middle of a sentence.
 
-    It is unchanged if it begins with an acronym, and in German, where it may begin with a noun.
+    A phrase that begins with an acronym is unchanged, and so is a German one, which may begin with a noun.
     """
     return text if text[1:2].isupper() or get_language() == "de" else text[:1].lower() + text[1:]
 

@@ -157,9 +157,10 @@ class LimitedProcess:
     def run(self, task: Any, kind: Any) -> Any:
         """Return the result of a task as an object of type `kind`.
 
-        Raises LimitExceeded if the task ends the child or its reply is invalid; such a task would fail again. Raises
-        Unavailable if the child does not start, ends for another reason, or does not reply within `MAX_SECONDS` (the
-        computer is busy), and WouldWait in a block of `forbid_waiting`; such a task may succeed later.
+        Raises LimitExceeded if the task ends the child or its reply is invalid; such a task would fail again. A task
+        may succeed later after Unavailable or WouldWait. Unavailable is raised if the child does not start, ends for
+        another reason, or does not reply within `MAX_SECONDS` because the computer is busy; WouldWait is raised in a
+        block of `forbid_waiting`.
         """
         if not _may_wait.get():
             raise WouldWait(gettext(self._unavailable), "unavailable", 1)

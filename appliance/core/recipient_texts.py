@@ -2,8 +2,8 @@
 
 They are used on pages, in system emails and in the footers of emails. Dates and amounts use the CLDR data of Babel. The
 texts of pages contain values to fill in, such as `{address}`. The texts of emails contain merge tags, such as `{{
-brand.company_name }}`. They are translated in the catalogues of `appliance/core/i18n.py`, where `recipient` is their
-context.
+brand.company_name }}`. All texts are translated in the catalogues of `appliance/core/i18n.py`, where `recipient` is
+their context.
 """
 
 import re

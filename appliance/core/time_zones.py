@@ -110,7 +110,7 @@ def _start_phone_zones() -> _PhoneZones:
 def _get_block(number: str) -> str:
     """Return the beginning of a number that decides its time zone.
 
-    It is the number without its last four digits; in North America the area code, unless its area has several zones.
+    This is the number without its last four digits; in North America the area code, unless its area has several zones.
     """
     if number.startswith("+1") and number[1:_AREA_CODE_CHARACTERS] not in _list_split_area_codes():
         return number[:_AREA_CODE_CHARACTERS]
@@ -226,7 +226,7 @@ def _get_offset(second: int, zone: ZoneInfo) -> timedelta | None:
 def find_next_moment(start: int, local: datetime, zone: ZoneInfo) -> int:
     """Return the first moment from `start` (Unix milliseconds) on at which it is the time of day of `local` in a zone.
 
-    It is not before `local` itself.
+    The result is not before `local` itself.
     """
     day = max(local.date(), datetime.fromtimestamp(start / 1000, zone).date() - timedelta(days=1))
     while (moment := find_moment(_at(day, local.time()), zone)) < start:

@@ -546,7 +546,7 @@ def is_too_deep(value: Any) -> bool:
 def build_type_info() -> int:
     """Build msgspec's type information of every Struct that is loaded, and return their number.
 
-    Call it before other threads start. msgspec (0.22) builds the information of a Struct when it is first used, and a
+    Call it before other threads start. msgspec (0.22) builds the information of a Struct when it is first used. A
     second thread that uses the Struct meanwhile gets half-built information, which ends the process with a segmentation
     fault.
     """
