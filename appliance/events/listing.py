@@ -165,8 +165,8 @@ def _fetch_newest() -> tuple[int, int]:
 def _count_newer(query: EventQuerySql, cached: _CachedCount, last: int, event_count: int) -> int | None:
     """Return the number of matches among the events after a cached count, or None if that count is no longer valid.
 
-    It is no longer valid if an event was deleted, or if the newest id `last` is more than `_MAX_NEW_EVENTS` higher than
-    at the time of the count.
+    The count is no longer valid if an event was deleted, or if the newest id `last` is more than `_MAX_NEW_EVENTS`
+    higher than at the time of the count.
     """
     if not cached.newest_id <= last <= cached.newest_id + _MAX_NEW_EVENTS:
         return None

@@ -1,7 +1,7 @@
 """Record events of the service, define their kinds, list and count events, and delete expired ones.
 
-Other modules insert events too: audience snapshots, imports and engagement write sets of rows in one statement without
-a Python object for each, and `submit.py` writes all columns of a client's event and returns the new id.
+Other modules insert events too. Audience snapshots, imports and engagement write sets of rows in one statement, without
+a Python object for each; `submit.py` writes all columns of a client's event and returns the new id.
 """
 
 import logging
