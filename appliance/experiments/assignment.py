@@ -72,7 +72,10 @@ def add_batch(assignment: Assignment, share: float, weights: Sequence[float]) ->
 
 
 def assign_waiting(assignment: Assignment, variant: int) -> Assignment:
-    """Return the assignment in which all waiting contacts get a variant, which is usually the winner."""
+    """Return the assignment in which all waiting contacts get a variant, which is usually the winner.
+
+    `variant` counts from 1. Raises ValueError for another number than that of a variant.
+    """
     if not 1 <= variant <= MAX_VARIANTS:
         raise ValueError(f"variants have the numbers 1 to {MAX_VARIANTS}, not {variant}")
     end = _get_end(assignment)
@@ -91,7 +94,10 @@ def _get_end(assignment: Assignment) -> int:
 
 
 def _append(assignment: Assignment, share: float, weights: dict[int, float]) -> Assignment:
-    """Return the assignment with a range for each group of positive weight; `share` is that of all of them together."""
+    """Return the assignment with a further range for each group of positive weight.
+
+    `share` (0 to 1) is that of all these groups together. Raises ValueError if fewer contacts are waiting.
+    """
     start = _get_end(assignment)
     end = start + round(share * POSITIONS)
     # Shares that sum up to 1 may, rounded, exceed the positions by one for each range.

@@ -113,9 +113,10 @@ def measure_rates(pairs: Iterable[Pair], log_ratio: float = 0.0) -> float:
 
 
 def bound_rate_ratio(pairs: Sequence[Pair], level: float) -> Bounds:
-    """Return bounds of the ratio of the treated to the control rate, each of which fails ever with probability `level`.
+    """Return bounds of the ratio of the treated to the control rate.
 
-    They are exact if each conversion is independent of the others. Without conversions they are 0 and infinity.
+    Each bound is ever wrong with a probability of at most `level`. The bounds are exact if each conversion is
+    independent of the others. Without conversions they are 0 and infinity.
     """
     flipped = [Pair(pair.control, pair.treated) for pair in pairs]
     low, high = (_bound_log_ratio(part, math.log(1 / level)) for part in (pairs, flipped))
@@ -209,7 +210,10 @@ def get_coin_variance(share: float) -> float:
 
 
 def get_prior_precision(typical: TypicalAmount) -> float:
-    """Return the precision of the exponent of the evidence from amounts, which fits `EXPECTED_LOG_RATIO`."""
+    """Return the precision of the normal prior in the evidence from amounts (`measure_amounts`).
+
+    It is chosen so that a difference of `EXPECTED_LOG_RATIO` is found with few recipients.
+    """
     return (typical.mean_square / (EXPECTED_LOG_RATIO * typical.mean)) ** 2
 
 
@@ -228,9 +232,10 @@ def measure_amounts(excess: Excess, precision: float) -> float:
 
 
 def bound_amount_difference(pairs: Sequence[Pair], typical: TypicalAmount, level: float) -> Bounds:
-    """Return bounds of the difference of the amounts per recipient, each of which fails ever with probability `level`.
+    """Return bounds of the difference of the amounts per recipient.
 
-    They are asymptotic. Without amounts they are infinite.
+    Each bound is ever wrong with a probability of at most `level`. The bounds are asymptotic, and infinite without
+    amounts.
     """
     excess, precision = measure_excess(pairs), get_prior_precision(typical)
     if not excess.variance:

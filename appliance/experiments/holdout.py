@@ -20,9 +20,10 @@ class Estimate(Struct, frozen=True):
 class HoldoutResult(Struct, frozen=True):
     """The effect of sending. Rates and their `difference` are shares (0.01 is one percentage point).
 
-    `people` are the further conversions of the treated that the messages caused, `lift` the difference as a part of
-    the held-out rate (0.2: 20 %). Those names have the interval that holds at all times; `fixed_difference` and
-    `fixed_people` are narrower and hold only if they are read once, at a time that was set before.
+    `people` are the further conversions of the treated that the messages caused, `lift` the difference as a part of the
+    held-out rate (0.2: 20 %). `difference`, `people` and `lift` have the interval that holds at all times. The
+    intervals of `fixed_difference` and `fixed_people` are narrower, and hold only if they are read once, at a time that
+    was set before.
     """
 
     treated_rate: float
@@ -62,8 +63,10 @@ def _to_people(difference: Estimate, recipients: int) -> Estimate:
 
 
 def compute_newcombe_interval(treated: Counts, control: Counts, alpha: float) -> Bounds:
-    """Return the interval of the difference of two rates for one look (Newcombe, "Interval estimation for the
-    difference between independent proportions", Statistics in Medicine 17, 1998, method 10: hybrid score).
+    """Return the interval of the difference of two rates for one look, with the confidence 1 - `alpha`.
+
+    Source: Newcombe, "Interval estimation for the difference between independent proportions", Statistics in Medicine
+    17, 1998, method 10 (hybrid score).
     """
     treated_rate, control_rate = treated.converted / treated.recipients, control.converted / control.recipients
     first, second = _compute_wilson_interval(treated, alpha), _compute_wilson_interval(control, alpha)

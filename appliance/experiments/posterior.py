@@ -61,8 +61,8 @@ class Totals(NamedTuple):
 def standardize_batches(batches: Batches) -> list[Totals]:
     """Return the totals of each variant, as if all variants had the same shares of each batch.
 
-    Sums would deceive (Simpson's paradox): the variant that got more of the latest batch has had less time. So the
-    rates of the batches in which all variants have recipients are weighted with the recipients of the batch (direct
+    Plain sums would mislead (Simpson's paradox): the variant that got more of the latest batch has had less time. So
+    the rates of the batches in which all variants have recipients are weighted with the recipients of the batch (direct
     standardization). The effective number of recipients is Kish's ("Survey Sampling", 1965).
     """
     batches = [batch for batch in batches if all(counts.recipients for counts in batch)] or batches

@@ -1,7 +1,7 @@
 """How many recipients a test needs, and which difference a given audience can show.
 
-The numbers are those of `decision`, not of a test that looks only once, which needs about half as many. They count the
-chance that the evidence suffices when all recipients have had their time; since a winner may be clear before, the
+The numbers are those of `decision`, not of a test that looks only once, which needs about half as many. The power is
+the probability that the evidence suffices when the time of all recipients is over. A winner may be clear before, so the
 true power is a little higher.
 """
 
@@ -68,8 +68,8 @@ def plan_by_amount(
 ) -> int | None:  # fmt: skip
     """Return the recipients that each variant needs to find one whose amount per recipient is higher by `lift`.
 
-    `rate` is the share of recipients who order, `typical` what one of them pays. The difference is taken to come from
-    more orders of the same amounts. Otherwise like `plan_by_rate`.
+    `rate` is the share of recipients who order, `typical` what one of them pays. The difference is assumed to come from
+    more orders of the same amounts. Returns None and raises ValueError as `plan_by_rate` does.
     """
     _check_rate(rate, lift)
     return _find_recipients(
@@ -81,7 +81,10 @@ def find_lift_by_amount(
     recipients: int, rate: float, typical: TypicalAmount, variants: int = 2, power: float = DEFAULT_POWER,
     alpha: float = DEFAULT_ALPHA,
 ) -> float | None:  # fmt: skip
-    """Return the smallest relative difference of amounts per recipient that can be found, like `find_lift_by_rate`."""
+    """Return the smallest relative difference of amounts per recipient that can be found, or None.
+
+    The parameters are those of `plan_by_amount`, and `recipients` of each variant.
+    """
     _check_rate(rate, MIN_LIFT)
     highest = min(MAX_LIFT, 0.999 / rate - 1)
     return _find_lift(
