@@ -36,7 +36,10 @@ def guard_formula(text: str) -> str:
 
 
 def format_phone(text: str | None) -> str:
-    """Return the CSV cell of a phone number, with no apostrophe before its plus, or of other text (`format_cell`)."""
+    """Return the CSV cell of a phone number, without an apostrophe before its plus; "" for None.
+
+    Any other text is returned as `guard_formula` returns it.
+    """
     return "" if text is None else text if _PHONE.match(text) else guard_formula(text)
 
 
