@@ -207,9 +207,9 @@ def run_set(sql: str, items: Sequence[Any], **parameters: Any) -> int:
 
 
 def attach_file(path: Path, name: str) -> None:
-    """Attach a finished database file, read-only, to the connection of this thread as the schema `name`.
+    """Attach a database file that no longer changes, read-only, to this thread's connection as the schema `name`.
 
-    A file that is attached under that name is detached first. Call it outside of a transaction.
+    A file that is attached under that name is detached first. Call this function outside of a transaction.
     """
     detach_file(name)
     # The file no longer changes; SQLite opens an immutable file without locks.
@@ -249,7 +249,10 @@ LAST_ID_SQL = "SELECT seq FROM sqlite_sequence WHERE name = ?"
 
 
 def contains_words(search: str, *columns: Any) -> Any:
-    """Return a condition that each word of a search, which has at least one, is in one of the columns, in any order."""
+    """Return a condition for rows in which each word of `search` is in at least one of the columns.
+
+    `search` must contain at least one word.
+    """
     conditions = [reduce(or_, [column.contains(word) for column in columns]) for word in search.split()]
     return reduce(and_, conditions)
 
@@ -300,7 +303,7 @@ _row_cache = _RowCache()
 
 
 def cached_rows(sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Return the rows of a query, cached for this thread until the next write by any connection; for counts."""
+    """Return the rows of a query, cached for this thread until any connection writes; for expensive counts."""
     handle = connection()
     # The connection is part of the state because a thread may temporarily use another one (`storage.sandbox`).
     state = (handle, data_version(), int(handle.total_changes()))

@@ -28,7 +28,7 @@ _STORAGE_ERRORS = (
     apsw.CorruptError, apsw.NotADBError,
 )  # fmt: skip
 _DAMAGE_ERRORS = (apsw.CorruptError, apsw.NotADBError)
-# EEXIST: a folder of files is a link to a disk that is not mounted.
+# EEXIST: a directory for files is a symbolic link to a disk that is not mounted.
 _FILE_ERROR_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO, errno.EEXIST)
 _MB_BYTES = 1_048_576
 _DATABASE = "campanero.db"

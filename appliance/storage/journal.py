@@ -90,22 +90,22 @@ class TrackingChoice(AddressLine, tag="tracking"):
 
 
 class SentMessage(NamedTuple):
-    """A message of a line of kind `Sent`, with what identifies it if the restored ledger has no such row."""
+    """A message in a line of kind `Sent`; the other fields identify it if a restored ledger has no row with its id."""
 
     message_id: int
     contact_id: int  # 0: none
     address_hash: bytes  # the first `SENT_HASH_BYTES` of `crypto.hash_address`; zeros for an erased recipient
-    run_id: int = 0
+    run_id: int = 0  # 0: not of a flow
     step_id: int = 0
 
 
 class Sent(JournalLine, tag="sent", omit_defaults=True):
-    """Messages of one campaign, one flow or else one account that a server accepted, or that it may have accepted.
+    """Messages that a server accepted or may have accepted: of a campaign, a flow, or else single ones of an account.
 
-    Message and contact ids are stored as the difference to the one before, which is 1 in most cases. `created` is when
-    the campaign or flow was created (ms); it tells it from another one that has its id in a restored database. The
-    campaign of a series has the id of the repeated campaign in `series`, its date in `due`, and the `created` of that
-    campaign.
+    Message and contact ids are stored as the difference to the id before, which is 1 in most cases. `created` is when
+    the campaign or flow was created (ms); a restored database may have another one with the same id. For a campaign of
+    a series, `series` is the id of the repeated campaign, `created` is when that one was created, and `due` is the date
+    (ms).
     """
 
     ids: Annotated[list[int], Meta(min_length=1)]
@@ -118,7 +118,7 @@ class Sent(JournalLine, tag="sent", omit_defaults=True):
     due: _Time | None = None
     runs: list[int] = []
     steps: list[int] = []
-    is_doubtful: bool = msgspec.field(name="doubt", default=False)
+    is_doubtful: bool = msgspec.field(name="doubt", default=False)  # whether it is unknown if a server accepted them
 
     def __post_init__(self) -> None:
         """Raise ValueError unless all lists describe the same messages."""
@@ -178,9 +178,10 @@ class UnknownLine(msgspec.Struct):
 class FirstLine(msgspec.Struct, omit_defaults=True):
     """The first line of a journal.
 
-    Removing old lines gives the file another `journal`, so that a version that knows only that id selects lines by
-    time. `lineage` stays: positions in the file before remain valid. They are offsets in the file as if nothing had
-    been removed: the lines before `compacted` are now the `kept` bytes after the first line.
+    A compaction writes a new file with a new id `journal`, so that program versions that know only this id select lines
+    by time. `lineage` is the id of the file before the first compaction, which positions have, so they stay valid.
+    Positions count bytes as if no line had been removed. Of the lines before the position `compacted`, only `kept`
+    bytes remain; they come right after the first line.
     """
 
     journal: Annotated[str, Meta(min_length=1)]
@@ -219,7 +220,7 @@ class JournalHeader(NamedTuple):
 
     @property
     def journal(self) -> str:
-        """Return the id of the journal that positions name."""
+        """Return the id of the journal as positions have it (`JournalPosition.journal`)."""
         return self.line.lineage or self.line.journal
 
     @property
@@ -228,11 +229,11 @@ class JournalHeader(NamedTuple):
         return self.line.compacted or self.size
 
     def get_offset(self, size: int) -> int:
-        """Return the offset in the file of a position from `start` on."""
+        """Return the offset in the file of a position, which must not be before `start`."""
         return size - self.start + self.size + self.line.kept
 
     def get_position(self, offset: int) -> JournalPosition:
-        """Return the position of an offset in the file behind the kept lines."""
+        """Return the position of an offset in the file, which must be after the lines that a compaction kept."""
         return JournalPosition(self.journal, offset + self.start - self.size - self.line.kept)
 
 

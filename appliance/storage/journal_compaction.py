@@ -1,6 +1,6 @@
 """Remove lines about sent messages from the journal once no backup needs them, so that the file has a limited size.
 
-Everything else stays: refusals, damaged lines, and lines of kinds that only a newer version knows. A million messages a
+Everything else stays: opt-outs, damaged lines, and lines of kinds that only a newer version knows. A million messages a
 day take about 15 MB a day; with the default of 35 days the file stays below 600 MB.
 """
 
@@ -29,17 +29,18 @@ _HEADER_BYTES = 400
 
 
 class _Removable(NamedTuple):
-    """The lines that may go: those about sent messages between the kept lines and `end`, `size` bytes in all."""
+    """The lines that may be removed: those about sent messages before an offset in the file."""
 
-    end: int
-    size: int
+    end: int  # the offset; lines that an earlier compaction kept are not among them
+    size: int  # of these lines, in bytes
 
 
 def compact(directory: Path, sent_before: int, min_removed_bytes: int = MIN_REMOVED_BYTES) -> int:
     """Remove the lines about messages that were sent before a time (ms), and return the number of removed bytes.
 
-    Nothing is done while there are too few of them. Appending goes on meanwhile; a killed process leaves the old or the
-    new journal. Raises OSError and journal.JournalTooNew.
+    Returns 0 without a change if there are fewer than `min_removed_bytes` of them, or too small a share of the file.
+    Lines may be appended meanwhile. If the process is killed, the old or the new journal is there. Raises OSError and
+    journal.JournalTooNew.
     """
     path = directory / JOURNAL_FILE
     try:
@@ -67,7 +68,7 @@ def compact(directory: Path, sent_before: int, min_removed_bytes: int = MIN_REMO
 
 
 def _find_removable(file: BinaryIO, header: JournalHeader, sent_before: int) -> _Removable:
-    """Return the part of the journal that may be removed, which ends before the first line with a later time."""
+    """Return the lines that may be removed, which end before the first line that is not older than `sent_before`."""
     end, size = file.seek(header.size + header.line.kept), 0
     for raw in file:
         line = journal.parse_line(raw)
@@ -109,10 +110,10 @@ def _copy(file: BinaryIO, target: BinaryIO, header: JournalHeader, removable: _R
 
 
 def _replace(file: BinaryIO, target: BinaryIO, part: Path, path: Path) -> None:
-    """Copy the lines that were appended meanwhile, and put the new journal in the place of the old one.
+    """Copy the lines that were appended meanwhile, and replace the old journal by the new one.
 
-    Lines are only appended by write transactions, in other processes too, and this is one. Raises OSError if the
-    journal was replaced meanwhile.
+    All processes append lines within write transactions only, and this function runs in one, so no line is lost. Raises
+    OSError if the journal was replaced meanwhile.
     """
     require_write_transaction()
     if not os.path.samestat(os.fstat(file.fileno()), path.stat()):

@@ -14,24 +14,24 @@ _PART_SUFFIX = ".arriving"
 
 
 class JournalPiece(NamedTuple):
-    """Whole lines of a journal. `is_first` begins a new file, which replaces an earlier copy once all are there."""
+    """Whole lines of a journal, as one of the pieces in which it is copied."""
 
-    is_first: bool
+    is_first: bool  # whether it begins a new file, which replaces an earlier copy once its last piece is written
     is_last: bool  # whether the copy is complete with it
-    start: JournalPosition | None  # of its first byte; None in a new file
-    end: JournalPosition | None  # of the byte behind its last; None before the end of a new file
+    start: JournalPosition | None  # the position of its first byte; None in a new file
+    end: JournalPosition | None  # the position after its last byte; in a new file None, except for its last piece
     content: bytes
 
 
 class PieceMismatch(Exception):
-    """A piece does not belong behind the end of a copy; the copy has to be sent again from the beginning."""
+    """A piece does not continue a copy where it ends; the journal has to be sent again from its beginning."""
 
 
 def read_pieces(path: Path, position: JournalPosition | None, max_bytes: int = _MAX_BYTES) -> Iterator[JournalPiece]:
-    """Yield the lines of a journal behind a position, or the whole file if that position is not in it.
+    """Yield the lines of a journal after a position, or the whole file if that position is not in it.
 
-    All of them are on disk, so a power cut cannot replace them. A missing file, one without an id, and one without
-    further lines have no pieces. Raises OSError and journal.JournalTooNew.
+    The yielded lines are synced to disk, so a power cut cannot change them. Yields nothing for a missing file, a file
+    without an id, or if there are no further lines. Raises OSError and journal.JournalTooNew.
     """
     try:
         file = path.open("rb")
@@ -63,7 +63,7 @@ def read_pieces(path: Path, position: JournalPosition | None, max_bytes: int = _
 
 
 def _find_end_of_lines(file: BinaryIO) -> int:
-    """Return the offset behind the last line break; a line that is being written, or that was truncated, has none."""
+    """Return the offset after the last line break; a line that is being written, or that was truncated, has none."""
     offset = file.seek(0, os.SEEK_END)
     while offset:
         start = max(0, offset - _MAX_BYTES)
@@ -84,8 +84,8 @@ def _read_lines(file: BinaryIO, size: int) -> bytes:
 def append_pieces(path: Path, pieces: Iterable[JournalPiece]) -> JournalPosition | None:
     """Append pieces to a copy of a journal, sync it, and return the position of its end.
 
-    A new file takes the place of the copy when its last piece is there. Raises PieceMismatch for a piece that belongs
-    elsewhere, and OSError; a piece that was written in part does not match its place either.
+    A new file replaces the copy once its last piece is written. Raises OSError, and PieceMismatch for a piece that does
+    not begin where the copy ends, for example because an earlier piece was written only in part.
     """
     part = path.with_name(path.name + _PART_SUFFIX)
     is_new = False

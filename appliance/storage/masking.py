@@ -108,13 +108,13 @@ _INDEX_HINT = re.compile(r"\bINDEXED BY \w+")
 
 
 def is_active() -> bool:
-    """Return whether contact data is masked for what runs now."""
+    """Return whether contact data is masked in the current context, that is inside `masked`."""
     return _is_masked.get()
 
 
 @contextmanager
 def masked(is_masked: bool) -> Iterator[None]:
-    """Mask contact data in all reads that begin in the block, or with `is_masked` False do not."""
+    """Mask contact data in all reads that begin in the block; with `is_masked` False, reads show it."""
     token = _is_masked.set(is_masked)
     try:
         yield
@@ -123,7 +123,7 @@ def masked(is_masked: bool) -> Iterator[None]:
 
 
 def real_columns(sql: str) -> str:
-    """Return the SQL of compiled filters, which compare the stored values also where contact data is masked."""
+    """Return the SQL of compiled filters so that they compare the stored values even while contact data is masked."""
     if not _is_masked.get():
         return sql
     return _FILTERED_COLUMN.sub(lambda match: match[0].replace(".", ".real_"), sql)

@@ -94,7 +94,7 @@ def _has_log(path: Path) -> bool:
 
 
 def _check_log(handle: apsw.Connection) -> None:
-    """Raise CorruptError if the database and its write-ahead log do not fit together, as after copying one of them."""
+    """Raise CorruptError if the database and its log do not fit together, for example because only one was copied."""
     faults = handle.execute("PRAGMA quick_check(1)").fetchall()
     if faults != [("ok",)]:
         raise apsw.CorruptError(str(faults[0][0]))
@@ -179,13 +179,13 @@ def _send_log_provider(handle: Any) -> None:
 
 
 def _contact_name_order(handle: Any) -> None:
-    """Sort names without regard to accents: a database of before has an index by the code points."""
+    """Sort names without regard to accents: an older database has an index by the code points."""
     handle.execute("DROP INDEX contact_name_order")
     handle.execute(models.CONTACT_NAME_INDEX)
 
 
 def _experiments(handle: Any) -> None:
-    """Add the tests of campaigns: a database of before has neither their tables nor their columns."""
+    """Add the tests of campaigns: an older database has neither their tables nor their columns."""
     if database.table_exists("experiment"):
         return
     database.create_tables([models.Experiment, models.Variant], safe=False)
@@ -198,7 +198,7 @@ def _experiments(handle: Any) -> None:
 
 
 def _step_branches(handle: Any) -> None:
-    """Store the branches of a step by their keys: a database of before has two columns, for Yes and No."""
+    """Store the branches of a step by their keys: an older database has two columns, for Yes and No."""
     columns = {row[1] for row in handle.execute("PRAGMA table_info(step)").fetchall()}
     if "branches" in columns:
         return
@@ -212,7 +212,7 @@ def _step_branches(handle: Any) -> None:
 
 
 def _message_rounds(handle: Any) -> None:
-    """Let a run that comes to a step again have another message: a database of before allows one for each step."""
+    """Allow a run that comes to a step again another message: an older database allows one for each step."""
     columns = {row[1] for row in handle.execute("PRAGMA table_info(message)").fetchall()}
     if "round" in columns:
         return
@@ -222,7 +222,7 @@ def _message_rounds(handle: Any) -> None:
 
 
 def _flow_pause_reason(handle: Any) -> None:
-    """Add why a flow was paused, and how far events of its pause were looked for: a database of before has neither."""
+    """Add the reason of a pause of a flow, and the last waiting run that was checked for events of the pause."""
     columns = {row[1] for row in handle.execute("PRAGMA table_info(flow)").fetchall()}
     for column in ("pause_reason", "waits_checked"):
         if column not in columns:
@@ -236,7 +236,7 @@ def _entry_places(handle: Any) -> None:
 
 
 def _send_times(handle: Any) -> None:
-    """Add the local times of campaigns: a database of before has neither their table nor their columns."""
+    """Add the local times of campaigns: an older database has neither their table nor their columns."""
     if database.table_exists("send_time"):
         return
     database.create_tables([models.SendTime], safe=False)
@@ -245,13 +245,13 @@ def _send_times(handle: Any) -> None:
 
 
 def _flow_requests(handle: Any) -> None:
-    """Add the requests of flows: a database of before has no such table."""
+    """Add the requests of flows: an older database has no such table."""
     if not database.table_exists("flow_request"):
         database.create_tables([models.FlowRequest], safe=False)
 
 
 def _flow_replays(handle: Any) -> None:
-    """Add the replays of flows: a database of before has no table for them."""
+    """Add the replays of flows: an older database has no table for them."""
     if not database.table_exists("flow_replay"):
         database.create_tables([models.FlowReplay], safe=False)
 
@@ -264,7 +264,7 @@ def _utm(handle: Any) -> None:
 
 
 def _split_tests(handle: Any) -> None:
-    """Add the tests of flows: a database of before has no such table."""
+    """Add the tests of flows: an older database has no such table."""
     if not database.table_exists("split_test"):
         database.create_tables([models.SplitTest], safe=False)
 
@@ -287,7 +287,7 @@ def _series(handle: Any) -> None:
 
 
 def _agents(handle: Any) -> None:
-    """Add agents and their proposals: a database of before has neither the columns nor the table."""
+    """Add agents and their proposals: an older database has neither the columns nor the table."""
     flag = "agent INTEGER NOT NULL DEFAULT 0"
     for table, column in (("api_key", flag), ("template", flag), ("account", "agents_stopped_at INTEGER")):
         if column.partition(" ")[0] not in {row[1] for row in handle.execute(f"PRAGMA table_info({table})").fetchall()}:
@@ -297,7 +297,7 @@ def _agents(handle: Any) -> None:
 
 
 def _connected_apps(handle: Any) -> None:
-    """Add the tables of connected apps (OAuth 2.1): a database of before has none of them."""
+    """Add the tables of connected apps (OAuth 2.1): an older database has none of them."""
     if not database.table_exists("app_grant"):
         database.create_tables([models.AppClient, models.AppGrant, models.AppCode, models.AppToken], safe=False)
 
@@ -347,7 +347,7 @@ def _team_members(handle: Any) -> None:
 
 
 def _passkeys(handle: Any) -> None:
-    """Add passkeys, and the devices of sessions: a database of before has neither."""
+    """Add passkeys, and the devices of sessions: an older database has neither."""
     if not database.table_exists("passkey"):
         database.create_tables([models.Passkey, models.Device], safe=False)
     columns = {row[1] for row in handle.execute("PRAGMA table_info(user)").fetchall()}
@@ -361,7 +361,7 @@ def _passkeys(handle: Any) -> None:
 
 
 def _sign_in_providers(handle: Any) -> None:
-    """Add sign-in with OpenID Connect: a database of before has neither the tables nor the columns."""
+    """Add sign-in with OpenID Connect: an older database has neither the tables nor the columns."""
     columns = {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}
     if "password_sign_in" not in columns:
         handle.execute("ALTER TABLE account ADD COLUMN password_sign_in INTEGER NOT NULL DEFAULT 1")
@@ -374,7 +374,7 @@ def _sign_in_providers(handle: Any) -> None:
 
 
 def restored_sends(handle: Any) -> None:
-    """Add the messages that were sent after a restored backup: a database of before has no such table.
+    """Add the messages that were sent after a restored backup: an older database has no such table.
 
     Databases of schema 10 and before may also lack the consents of mailboxes, which came without a migration.
     """
@@ -384,7 +384,7 @@ def restored_sends(handle: Any) -> None:
 
 
 def _copies(handle: Any) -> None:
-    """Add the history of copies on other machines: a database of before has no such table."""
+    """Add the history of copies on other machines: an older database has no such table."""
     if not database.table_exists("copy_run"):
         database.create_tables([models.CopyRun], safe=False)
 
@@ -398,7 +398,7 @@ def _account_limits(handle: Any) -> None:
 
 
 def _roles(handle: Any) -> None:
-    """Add the table of own roles: a database of before has built-in roles only."""
+    """Add the table of own roles: an older database has built-in roles only."""
     if not database.table_exists("role"):
         database.create_tables([models.Role], safe=False)
 
@@ -412,7 +412,7 @@ def _contact_zones(handle: Any) -> None:
 
 
 def _public_urls(handle: Any) -> None:
-    """Add public addresses to accounts: in a database of before, all accounts use the base URL of the installation."""
+    """Add public addresses to accounts: in an older database, all accounts use the base URL of the installation."""
     if "public_url" not in {row[1] for row in handle.execute("PRAGMA table_info(account)").fetchall()}:
         handle.execute("ALTER TABLE account ADD COLUMN public_url TEXT")
     if not database.table_exists("account_host"):
@@ -502,8 +502,8 @@ def open_installation(directory: Path, upgrade: Callable[[], object]) -> None:
     """
     check_version()
     path = directory / _DATABASE
-    # The traces are read before the database: a first start in another process creates the database before any other
-    # file, so that reading in the opposite order could find its files without a database.
+    # The other files of an installation (its traces) are listed before the database is read: a first start in another
+    # process creates the database first, so the opposite order could find its files without a database.
     traces = data_dir.list_traces(directory)
     identity = NEW_DATABASE if is_missing_or_empty(path) else inspect_database(path)
     is_new = identity.schema == 0
@@ -545,7 +545,8 @@ def find_foreign_objects(handle: Any, *, with_indexes: bool = False) -> list[str
     later, and for example resume sending that was stopped.
 
     SQLite reads types in any case, so a trigger may have the type `TRIGGER`; only the exact types of tables and indexes
-    are ours. `with_indexes` leaves out the triggers of indexes on custom data, which `query_plan.drop_indexes` drops.
+    are ours. With `with_indexes` the result lacks the triggers of indexes on custom data: `query_plan.drop_indexes`
+    drops them.
     """
     names = handle.execute("SELECT name FROM sqlite_schema WHERE type IS NULL OR type NOT IN ('table', 'index')")
     return [str(name) for (name,) in names.fetchall() if not (with_indexes and _INDEX_TRIGGER.fullmatch(str(name)))]

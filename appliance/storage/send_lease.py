@@ -27,7 +27,7 @@ def now() -> float:
 
 
 class _State:
-    """What the keeper of the lease last said; without a keeper nothing is restricted."""
+    """The permission that the keeper of the lease last set; without a lease nothing is restricted."""
 
     def __init__(self) -> None:
         self.is_required = False
@@ -44,7 +44,7 @@ _state = _State()
 
 
 def require(reason: str, wake: Callable[[], None]) -> None:
-    """Permit nothing from now on until `extend` is called; `wake` is called when a block is to be reserved."""
+    """Permit nothing until `extend` is called, for a reason that people read; `wake` is called if blocks are wanted."""
     _state.is_required, _state.reason, _state.wake = True, reason, wake
 
 
@@ -94,20 +94,20 @@ def find_blocker() -> str | None:
 
 
 def is_reserved(message_id: int) -> bool:
-    """Return whether the store knows that this message may leave."""
+    """Return whether the block of this message is reserved in the store; True if no lease is configured."""
     return not _state.is_required or message_id // BLOCK_IDS in _state.blocks
 
 
 def list_wanted() -> set[int]:
-    """Return the blocks that senders wait for."""
+    """Return the numbers of the blocks that senders wait for, to be reserved in the store."""
     with _state.lock:
         return set(_state.wanted)
 
 
 def list_used(seconds: float) -> set[int]:
-    """Return the blocks of which a message was read in the last `seconds`, reserved or not, and forget the others.
+    """Return the blocks of which a sender read a message in the last `seconds`, reserved or not; forget the others.
 
-    The others are not reserved from now on: the store is about to forget them, too.
+    The forgotten blocks count as not reserved, because the caller is about to remove them from the store too.
     """
     since = now() - seconds
     with _state.lock:
@@ -117,15 +117,15 @@ def list_used(seconds: float) -> set[int]:
 
 
 def touch(blocks: Iterable[int]) -> None:
-    """Record that messages of these blocks may be in the hands of a sender now."""
+    """Record that senders have read messages of these blocks from the queue now."""
     with _state.lock:
         _state.touched.update(dict.fromkeys(blocks, now()))
 
 
 async def reserve(message_ids: Iterable[int]) -> bool:
-    """Wait until the store knows that these messages may leave; return False if the lease is not held.
+    """Wait until the blocks of these messages are reserved in the store; return whether they are.
 
-    Returns at once without a lease, or if their blocks are reserved.
+    Returns True at once if no lease is configured or the blocks are reserved, and False if the lease is not held.
     """
     if not _state.is_required:
         return True

@@ -246,11 +246,12 @@ async def _fetch(pool: ThreadPoolExecutor | None, function: Callable[[], T]) -> 
     return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, function)
 
 
-# The order in which the functions of one account wait for the renderer pool, and those for the scanner pool.
-# Chunks of downloads wait in the line of the scans, so that neither delays the other for long.
+# The kinds of functions of one account, in the order in which they get the renderer pool or (the last two) the scanner
+# pool. Chunks of downloads wait in one line with the scans, so that neither delays the other for long.
 _SEND, _EDIT, _PREVIEW, _VIEW, _SCAN, _CHUNK = range(6)
 MAX_WAITING_PREVIEWS, MAX_WAITING_VIEWS, MAX_WAITING_SCANS = 4, 100, 100
-# The errors past these limits; the other kinds are not limited, because a rate limit counts their requests.
+# How many functions of a kind may wait, and the error for a further one. The other kinds have no limit here, because a
+# rate limit counts their requests.
 _LIMITS = {
     _PREVIEW: (MAX_WAITING_PREVIEWS, gettext_noop("Too many previews are waiting.")),
     _VIEW: (MAX_WAITING_VIEWS, gettext_noop("Too many messages are waiting to be shown.")),

@@ -30,8 +30,8 @@ class Account(Table):
     sms_opt_out_hints = Json(default=dict)  # in other languages, by language tag
     privacy_ip = TextField(default="truncated")
     control_share = FloatField(null=True)  # the share of contacts who get no campaigns, to be measured
-    control_seed = IntegerField(null=True)  # draws them; set with the first share and never changed
-    # An order counts as the result of a click for so many days.
+    control_seed = IntegerField(null=True)  # the seed that chooses them; set with the first share and never changed
+    # For how many days after a click an order counts as its result.
     attribution_days = IntegerField(default=7, constraints=[SQL("DEFAULT 7")])
     utm = Json(null=True)  # the UTM parameters of links in campaigns and flows (`content.designs.utm.Utm`)
     agents_stopped_at = Time(null=True)  # since when all agents are stopped
@@ -39,7 +39,8 @@ class Account(Table):
     events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     limits = Json(null=True)  # of the operator, by name (`accounts/limits.py`); null: none
     limit_notices = Json(null=True)  # by the name of a limit: the period and the share that owners were told about
-    public_url = TextField(null=True)  # the base URL of its recipients (`accounts/public_urls.py`); null: `base_url`
+    # The base URL of the links and pages for its recipients (`accounts/public_urls.py`); null: `base_url`.
+    public_url = TextField(null=True)
     closed_at = Time(null=True)  # since when nobody can sign in and nothing is sent
     created_at = Time()
     updated_at = Time()
@@ -62,8 +63,7 @@ class User(Table):
     created_at = Time()
     updated_at = Time()
 
-    # The following need a user who was loaded together with one of its accounts (`accounts/members.py`), which is
-    # `user.member`.
+    # The following properties need `member`, the row of `TeamMember` with which `accounts/members.py` loads a user.
 
     @property
     def account_id(self) -> int:
@@ -334,7 +334,7 @@ class CopyRun(Table):
     state = TextField()  # running, succeeded, failed, interrupted
     requested_by = TextField(null=True)  # the user or API key that asked for it; null: the schedule
     copy = TextField(null=True)  # the name of the copy that was made or tested
-    taken_at = Time(null=True)  # the moment that the copy has
+    taken_at = Time(null=True)  # the time of the data in the copy
     size = IntegerField(null=True)  # of the copy, in bytes
     error_code = TextField(null=True)
     error = TextField(null=True)
@@ -430,8 +430,8 @@ class Channel(Table):
     opt_in_at = Time(null=True)
     opt_out_at = Time(null=True)
     opted_out_by = TextField(null=True)  # recipient, operator
-    # When an opt-out was asked for again, although the address was opted out already. It counts as long as it is not
-    # older than `updated_at`; then the undo of an import keeps the opt-out.
+    # When another opt-out was recorded for an address that was opted out already. If this is not before `updated_at`,
+    # the undo of an import keeps the opt-out.
     opt_out_repeated_at = Time(null=True)
     suppression = TextField(null=True)  # the most severe reason that applies, updated by audience/suppressions.py
     sent_count = IntegerField(default=0)
@@ -498,7 +498,7 @@ class Suppression(Table):
     diagnostic = TextField(null=True)
     note = TextField(null=True)
     created_at = Time()
-    # When it was first asked for again; then the undo of an import keeps it
+    # When the address was first suppressed once more; if set, the undo of an import keeps the suppression.
     repeated_at = Time(null=True)
     expires_at = Time(null=True)
 

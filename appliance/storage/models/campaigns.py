@@ -36,7 +36,8 @@ class Campaign(Table):
     tracking = BooleanField(default=True)  # whether its opens and clicks are counted
     scheduled_at = Time(null=True)  # with `local_time`, the first moment at which it is that time anywhere
     local_time = TextField(null=True)  # `2026-12-01T09:00`: the time on each recipient's clock at which it is sent
-    best_hour_until = IntegerField(null=True)  # until which hour each recipient gets it, at the best hour of their own
+    # The hour of the day until which it is sent, to each recipient at their best hour; null: all at `local_time`.
+    best_hour_until = IntegerField(null=True)
     utm = Json(null=True)  # the UTM parameters of its links; null: those of the account
     # Audience, content and sender are fixed when the campaign is sent.
     content = ForeignKeyField(TemplateRevision, null=True, index=False)
@@ -75,8 +76,8 @@ Campaign.add_index(
 class SendTime(Table):
     """When the recipients of a campaign in one time zone get it, fixed when the campaign is sent.
 
-    Each campaign with a local time has a row for every zone that exists, and one that is sent at the best hour of each
-    recipient a row for every zone and hour. The rows of a zone have ids one after the other.
+    A campaign with a local time has a row for each time zone, or for each time zone and hour if it is sent at the best
+    hour of each recipient. The ids of the rows of a time zone are consecutive.
     """
 
     campaign = ForeignKeyField(Campaign, on_delete="CASCADE", index=False)
@@ -135,7 +136,7 @@ class Experiment(Table):
     campaign = ForeignKeyField(Campaign, unique=True, on_delete="CASCADE")
     metric = TextField(default="clicks")  # clicks, opens, event
     event = TextField(null=True)  # the name of the event that is counted, by which a holdout is always measured
-    by_amount = BooleanField(default=False)  # whether the amounts of the events are compared, not who had one
+    by_amount = BooleanField(default=False)  # whether amounts of events are compared, not the shares of recipients
     test_share = FloatField(default=1.0)  # the share of the audience that the test gets; the rest waits for the winner
     holdout = FloatField(default=0.0)  # the share of the audience that gets nothing and is measured
     uneven = BooleanField(default=False)  # whether later batches of the test give better variants more recipients
@@ -212,18 +213,18 @@ class TimeZone(Table):
 class ContactZone(Table):
     """The time zone of a contact, stored so that the audience of a campaign is fixed without computing it.
 
-    It is that of `audience.time_zones`. A row that the triggers below have marked, and a contact without a row, is
-    computed by `fill` there.
+    `fill` of `audience/time_zones.py` computes missing rows, and the rows that the triggers below marked as stale.
     """
 
     contact = ForeignKeyField(Contact, primary_key=True, on_delete="CASCADE")
     time_zone_id = IntegerField(null=True)  # of `TimeZone`; null: the zone of the account
-    source = IntegerField(null=True)  # where it is from: its place in `time_zones.SOURCES`; null: the account
+    source = IntegerField(null=True)  # where it comes from, as an index of `time_zones.SOURCES`; null: the account
     is_stale = BooleanField(default=False)
 
 
 ContactZone.add_index(SQL("CREATE INDEX contact_zone_stale ON contact_zone (contact_id) WHERE is_stale"))
-# What changes the zone of a contact. Each connection that writes has these triggers (`storage/writer.py`).
+# Triggers for the changes that may change the zone of a contact. Each connection that writes has them
+# (`storage/writer.py`).
 _MARK_ZONE = "UPDATE contact_zone SET is_stale = 1 WHERE contact_id"
 ZONE_TRIGGERS = (
     "CREATE TEMP TRIGGER contact_zone_changed AFTER UPDATE OF data, country_code ON main.contact "

@@ -76,7 +76,7 @@ class Trigger(Table):
     triggered_count = IntegerField(default=0)
     last_triggered_at = Time(null=True)
     held_since = Time(null=True)  # since when the present holdout group is measured; null: always
-    entry_places = Json(null=True)  # the taken places of the limit of entries an hour (`flows/entry_caps.py`)
+    entry_places = Json(null=True)  # when runs began or will begin, for the limit of entries an hour (`entry_caps.py`)
     scanned = Json(null=True)  # for `date_reached`: the day, and the last contact id checked on that day
     created_at = Time()
     updated_at = Time()
@@ -148,7 +148,7 @@ class StepVisit(Table):
     test = BooleanField(default=False)
     entered_at = Time()
     left_at = Time(null=True)
-    outcome = TextField(null=True)  # null while the run waits in the step; later on, yes, no, skipped or exited
+    outcome = TextField(null=True)  # null while the run waits in the step; then `on`, `skipped`, `exited` or a branch
     reason = TextField(null=True)  # why the step was skipped or the run was ended
 
     class Meta:
@@ -212,7 +212,7 @@ class FlowReplay(Table):
         indexes = ((("account", "state"), False),)
 
 
-# The replays that are to be run, and those that end the time for which they are kept.
+# The replays that wait or run, and those that have ended, which are deleted after some time.
 FlowReplay.add_index(SQL("CREATE INDEX flow_replay_open ON flow_replay (id) WHERE state IN ('waiting', 'running')"))
 FlowReplay.add_index(SQL("CREATE INDEX flow_replay_ended ON flow_replay (ended_at) WHERE ended_at NOT NULL"))
 

@@ -172,7 +172,7 @@ NO_CONTACT_ID = 0
 
 
 class BulkContent(Table):
-    """The HTML and text that the messages of one request to many recipients share (`sending/messages/bulk_send.py`)."""
+    """The HTML and text that the messages of one bulk email share (`sending/messages/bulk_send.py`)."""
 
     account = ForeignKeyField(Account, index=True)
     body = TextField(null=True)
@@ -200,11 +200,11 @@ class MessageContent(Table):
     kind = TextField(null=True)
     first_message_id = IntegerField(null=True)
     has_attachments = BooleanField(default=False)
-    # For a message of a request to many recipients: what has its HTML and text, which are null here.
+    # For a message of a bulk email: the row that has its HTML and text, which are null here.
     bulk = ForeignKeyField(BulkContent, null=True, on_delete="SET NULL", index=False)
     # Whether opens are tracked although it is not a marketing message and its recipient may not be a contact.
     tracks_opens = BooleanField(default=False)
-    # The email that it sends as it is
+    # The submitted email whose bytes it sends unchanged.
     raw_message = ForeignKeyField(RawMessage, null=True, on_delete="SET NULL", index=False)
 
 
@@ -226,7 +226,7 @@ MessageContent.add_index(
 )
 
 
-# The messages of a request to many recipients.
+# The messages of a bulk email.
 MessageContent.add_index(SQL("CREATE INDEX message_content_bulk ON message_content (bulk_id) WHERE bulk_id NOT NULL"))
 
 
@@ -284,7 +284,7 @@ class RestoredSend(Table):
     """
 
     account = ForeignKeyField(Account, index=False)
-    message_id = IntegerField(index=True)  # its id in the data that was replaced
+    message_id = IntegerField(index=True)  # its id in the database that was replaced by the restore
     # Its source. A message of a series has the repeated campaign and the date.
     campaign = ForeignKeyField(Campaign, null=True, on_delete="CASCADE", index=False)
     due_at = Time(null=True)
@@ -379,7 +379,8 @@ class Event(Table):
     test = BooleanField(default=False)
     generated = BooleanField(default=False)
     quiet = BooleanField(default=False)  # the event is only recorded and starts no flow
-    batch = TextField(null=True)  # what it is one of many events of: `import:12`, `act:3`, `campaign:7`
+    # The import, bulk action or campaign that recorded it with many others: `import:12`, `act:3`, `campaign:7`.
+    batch = TextField(null=True)
     chain_depth = IntegerField(default=0)
     ip = TextField(null=True)
     user_agent = TextField(null=True)

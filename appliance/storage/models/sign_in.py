@@ -45,7 +45,7 @@ class SignInProvider(Table):
     client_id = TextField()
     client_secret = TextField(null=True)  # encrypted; null for a public client
     domains = Json(default=list)  # of verified addresses whose owners may join without an invitation
-    role = TextField(default="viewer")  # of those who join
+    role = TextField(default="viewer")  # the role of users who join without an invitation
     trust_mfa = BooleanField(default=False)  # whether a second factor that the provider checked is enough
     enabled = BooleanField(default=True)
     created_at = Time()
@@ -77,10 +77,10 @@ class Session(Table):
     ip = TextField(null=True)  # at sign-in
     last_ip = TextField(null=True)  # of the last use; null until it is used again
     user_agent = TextField(null=True)
-    method = TextField(null=True)  # how the user signed in (`sessions.Method`); null for sessions of before
+    method = TextField(null=True)  # how the user signed in (`sessions.Method`); null for older sessions
     device = ForeignKeyField(Device, null=True, on_delete="SET NULL", index=True)
     created_at = Time()
     last_seen_at = Time()
     expires_at = Time(index=True)
-    # The identity that it began with, which ends it; null: another way to sign in
+    # The identity with which the user signed in; its deletion ends the session. Null: the user signed in another way.
     identity = ForeignKeyField(Identity, null=True, on_delete="CASCADE", index=True)
