@@ -293,7 +293,7 @@ def get_submission_host(config: Config) -> str:
 
 
 def find_missing_settings(config: Config, transport: str) -> list[str]:
-    """Return `NAME: reason` for each setting that a transport of email needs and that is empty."""
+    """Return `NAME: reason` for each setting that is empty although a transport of email needs it."""
     return [
         f"{name}: needed when email.transport is {transport}"
         for name in list_required(transport)
@@ -329,7 +329,10 @@ class CertificateFiles(NamedTuple):
 
 
 def get_submission_certificate(config: Config) -> CertificateFiles:
-    """Return the certificate of SMTP submission: its own, else that of the web interface, else that of `inbound`."""
+    """Return the certificate of SMTP submission: its own, else that of the web interface, else that of `inbound`.
+
+    If none is set, both paths are empty.
+    """
     for section, certificate, key in (
         ("submission.tls_certificate", config.submission.tls_certificate, config.submission.tls_key),
         ("tls.certificate", config.tls.certificate, config.tls.key),

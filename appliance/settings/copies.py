@@ -1,4 +1,4 @@
-"""Declare the settings of other machines: copies (`[copies]`), Litestream, and the lease that permits sending.
+"""Declare the settings that involve other machines: copies (`[copies]`), Litestream, and the lease for sending.
 
 `appliance/ops/copies` reads them. The store is chosen by the scheme of its URL.
 """

@@ -26,8 +26,8 @@ def _list_kinds() -> tuple[str, ...]:
     return get_args(getattr(declared, "__origin__", declared))
 
 
-# All values of `email.transport`, and the kinds of further transports: not the APIs of mailboxes, because the
-# installation has one consent for each provider.
+# `ALL_KINDS` are the values of `email.transport`. Further transports may be of `KINDS`, which lack the test inbox and
+# the APIs of mailboxes, because the installation has one consent for each provider of mailboxes.
 ALL_KINDS = _list_kinds()
 KINDS = tuple(kind for kind in ALL_KINDS if kind not in (CAPTURE, "google", "microsoft"))
 
@@ -40,7 +40,7 @@ def list_options(kind: str) -> dict[str, FieldInfo]:
 
 
 def get_kind(key: str, email: Email) -> str:
-    """Return the kind of the transport with a key; a key that no further transport has is a kind itself."""
+    """Return the kind of the transport with a key; a key that no further transport has is returned unchanged."""
     for transport in email.transports:
         if transport.key == key:
             return transport.kind
@@ -73,7 +73,7 @@ def list_keys(email: Email) -> tuple[str, ...]:
 
 
 def is_required(info: FieldInfo) -> bool:
-    """Return whether a transport needs an option."""
+    """Return whether an option must have a value."""
     return bool(_read_extra(info).get("required"))
 
 
@@ -88,7 +88,7 @@ def _read_extra(info: FieldInfo) -> dict[str, Any]:
 
 
 def find_option_faults(kind: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is wrong with the options of a transport by option; each text is a predicate."""
+    """Return the errors in the options of a transport of this kind, by name of the option."""
     declared, faults = list_options(kind), {}
     for name in options.keys() - declared.keys():
         faults[name] = f"is not an option of {kind}"
@@ -105,7 +105,7 @@ def find_option_faults(kind: str, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_faults(email: Email) -> list[str]:
-    """Return what is wrong with the further transports and the rules, each beginning with the name of the setting."""
+    """Return the errors in the further transports and the rules; each begins with the name of the setting."""
     faults = []
     counts = Counter(list_keys(email))
     for transport in email.transports:
@@ -130,7 +130,7 @@ def find_faults(email: Email) -> list[str]:
 
 
 def find_route_faults(route: Route, keys: set[str]) -> list[str]:
-    """Return what is wrong with a rule, as predicates; `keys` are `default` and the keys of the further transports."""
+    """Return the errors in a rule, as predicates; `keys` are `default` and the keys of the further transports."""
     faults = [f"names the transport {key}, which does not exist" for key in route.shares if key not in keys]
     if not any(route.shares.values()):
         faults.append("needs a transport with a share above 0")
