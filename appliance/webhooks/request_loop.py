@@ -1,4 +1,4 @@
-"""A loop that makes due HTTP requests, several at a time, on one thread at a time; subclasses know the requests.
+"""A loop that makes due HTTP requests, several at a time, on one thread at a time; subclasses define the requests.
 
 The outcomes are written in one transaction for all requests that finished together. Requests that are cut off when the
 process ends are repeated by the next one.
@@ -25,7 +25,7 @@ _MAX_PAUSE_MS = clock.DAY_MS
 
 
 class RequestLoop(ABC, Generic[Job, Result]):
-    """The loop: call `run` when there may be work."""
+    """A loop over due requests (`Job`) and their outcomes (`Result`); call `run` when there may be work."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -42,23 +42,23 @@ class RequestLoop(ABC, Generic[Job, Result]):
 
     @abstractmethod
     async def prepare(self) -> bool:
-        """Do a part of the work that needs no request; return whether there may be more of it."""
+        """Do a part of the work for which no request is made; return whether there may be more of it."""
 
     @abstractmethod
     def choose(self, in_flight: list[Job]) -> list[Job]:
-        """Return the requests to start now, beside those in flight."""
+        """Return the requests to start now, in addition to those in flight."""
 
     @abstractmethod
     async def attempt(self, job: Job, pool: ConnectionPool) -> Result:
-        """Make a request once."""
+        """Make a request once, and return its outcome."""
 
     @abstractmethod
     def note_finished(self, job: Job, outcome: Result | None) -> None:
-        """Remember what the next `choose` needs of a request; the outcome is None after an internal error."""
+        """Store what the next `choose` needs to know about a finished request; None means an internal error."""
 
     @abstractmethod
     async def record(self, finished: list[tuple[Job, Result | None]]) -> None:
-        """Write outcomes; None is an internal error, which was logged. Raises Unavailable if that is impossible."""
+        """Write outcomes; None is an internal error, which was logged. Raises Unavailable if they cannot be stored."""
 
     def run(self) -> None:
         """Make requests until none is due or `stop` is called.

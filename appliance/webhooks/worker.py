@@ -134,11 +134,11 @@ class WebhookWorker(RequestLoop[DueDelivery, Outcome]):
         return self._choose_deliveries(in_flight)
 
     async def attempt(self, job: DueDelivery, pool: ConnectionPool) -> Outcome:
-        """Attempt a delivery once."""
+        """Attempt a delivery once, and return its outcome."""
         return await attempt_delivery(job, pool)
 
     def note_finished(self, job: DueDelivery, outcome: Outcome | None) -> None:
-        """Store how long the last delivery of a webhook took."""
+        """Store how long the last delivery of a webhook took, or that it failed."""
         delivered = outcome is not None and outcome.is_delivered
         self._durations_ms[job.webhook_id] = outcome.duration_ms if outcome is not None and delivered else None
 
