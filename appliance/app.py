@@ -1,4 +1,4 @@
-"""Connects the signals of packages to their receivers in other packages.
+"""Connect the signals of packages to their receivers in other packages.
 
 This is separate from `http/server.py`, which sets up the HTTP server, so that commands need not import Sanic and the
 pages.

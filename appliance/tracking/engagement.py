@@ -4,9 +4,9 @@
 an open too, even if the images were never loaded. The counts of a contact are numbers of messages, so opens and clicks
 never exceed the messages sent. SMS have no opens; the counts of a contact are for email and leave SMS out.
 
-Campaigns take the best hour of a contact from its clicks by the hour on its clock. The first click on each message
-counts, unless it was by a machine, as `clicked_at` of the message has it. The hour is that of the contact's time zone
-when the click is counted.
+Clicks are also counted by contact and hour of the day (`ClickHour`), so that a campaign can be sent at the best hour of
+each contact. Only the first click on each message counts (`clicked_at`), unless it was by a machine. The hour is in the
+time zone that the contact has when the click is counted.
 """
 
 from collections import Counter
@@ -365,7 +365,7 @@ def record_reply(message_id: int, source: str) -> bool:
 
 
 def add_click_hours(clicks: Collection[FirstClick]) -> None:
-    """Count clicks in their hours."""
+    """Add first clicks to the counts by contact and hour of the day (`ClickHour`)."""
     require_write_transaction()
     if clicks:
         counts = Counter(_find_hours(clicks))
@@ -373,7 +373,7 @@ def add_click_hours(clicks: Collection[FirstClick]) -> None:
 
 
 def remove_click_hour(click: FirstClick) -> None:
-    """Count a click no longer, because it turned out to be by a machine."""
+    """Subtract a first click from the counts by hour (`ClickHour`), because it turned out to be by a machine."""
     require_write_transaction()
     for contact_id, hour in _find_hours([click]):
         run_set(_ADD_CLICK_HOURS, [(contact_id, hour, -1)])
@@ -381,7 +381,7 @@ def remove_click_hour(click: FirstClick) -> None:
 
 
 def _find_hours(clicks: Collection[FirstClick]) -> Iterator[tuple[int, int]]:
-    """Yield (contact id, hour on their clock) of each click of a contact that exists."""
+    """Yield (contact id, hour of the day in the contact's time zone) of each click, unless its contact was deleted."""
     for account_id in {click.account_id for click in clicks}:
         of_account = [click for click in clicks if click.account_id == account_id]
         zones = time_zones.find_zones(account_id, [click.contact_id for click in of_account])

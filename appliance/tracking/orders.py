@@ -35,7 +35,7 @@ _ORDERS_AFTER_EMAILS = (
 # others may be too large, or too small, for a float.
 _MIN_AMOUNT, _MAX_AMOUNT = 1e-6, 1e9
 CLAMPED_AMOUNT = f"iif(abs(amount) < {_MIN_AMOUNT}, 0.0, max(-{_MAX_AMOUNT}, min({_MAX_AMOUNT}, amount)))"
-# What an order is expected to be if the account has no earlier ones: any value is valid (`TypicalAmount`).
+# The expected amounts if the account has no earlier orders; any value gives valid decisions (`TypicalAmount`).
 DEFAULT_TYPICAL = TypicalAmount(50.0, 5_000.0)
 # Below this mean, orders and refunds have cancelled out.
 _MIN_TYPICAL = 1e-6
@@ -89,7 +89,11 @@ def count_after_emails(account_id: int, days: int, window_days: int) -> OrderTot
 
 
 def find_typical_amount(account_id: int, event: str) -> TypicalAmount:
-    """Return what a contact paid by events with a name in the last 90 days; without any, `DEFAULT_TYPICAL`."""
+    """Return the mean amount (and mean square) of a contact's events of this name in the last 90 days.
+
+    Only the newest `_MAX_EARLIER_EVENTS` are read. Returns `DEFAULT_TYPICAL` if there are none, or their mean is about
+    0 or negative.
+    """
     since = clock.now_ms() - _EARLIER_PERIOD_MS
     row = fetch_one(_EARLIER_AMOUNTS, (account_id, event, since, _MAX_EARLIER_EVENTS))
     if row is None or row[0] is None or row[0] < _MIN_TYPICAL:
