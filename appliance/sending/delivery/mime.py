@@ -303,7 +303,7 @@ def format_mailbox(name: str | None, address: str) -> str:
     words, or if name and address together have 70 characters or more. A name of `_MAX_UNFOLDED_CHARACTERS` or more is
     written as encoded words.
 
-    An `@` is written as `at` unless it is in a name that all programs find the end of (`raw_mime`): others read an
+    In a name whose end some programs do not find (`raw_mime`), `@` is written as `at`: such programs would read an
     address in a name such as `Café <boss@bank.example>`.
     """
     name = _LINE_BREAKS.sub(" ", name or "").strip()

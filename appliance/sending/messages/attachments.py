@@ -283,12 +283,12 @@ def _write_file(path: Path, content: bytes) -> None:
 
 
 def release(files: Iterable[StoredFile]) -> None:
-    """End the protection of files that `store` gave them; those without rows are deleted by the housekeeping."""
+    """End the protection that `store` gave files; from then on, the housekeeping deletes those without rows."""
     _release([file.sha256 for file in files])
 
 
 def release_raw(sha256: str) -> None:
-    """End the protection of an email that `store_raw` gave it."""
+    """End the protection that `store_raw` gave an email; from then on, the housekeeping deletes it if it has no row."""
     _release([sha256])
 
 
@@ -473,7 +473,7 @@ _IS_EXPIRED = "m.status NOT IN ('queued', 'held', 'sending') AND m.updated_at < 
 
 
 def list_expired(limit: int) -> list[int]:
-    """Return the ids of up to `limit` attached files of messages that were last changed before `RETENTION_MS`.
+    """Return the ids of up to `limit` attached files of messages that were last changed `RETENTION_MS` ago or earlier.
 
     Messages that are still to be sent are left out.
     """
@@ -487,7 +487,7 @@ def list_expired(limit: int) -> list[int]:
 def expire(ids: list[int]) -> int:
     """Forget the contents of attached files by id and return their number; names and sizes stay.
 
-    A message may be queued again after `list_expired` has read it, so its files stay.
+    The files of a message that was queued again after `list_expired` was called stay.
     """
     require_write_transaction()
     return run(

@@ -98,8 +98,8 @@ def queue(
     """Queue an email for each of the checked recipients and return the id of its `BulkContent`.
 
     The row of a recipient who may not get it is stored as `skipped`, with an event. The parameters are as for
-    `transactional.queue_message`. Raises RateLimitExceeded at a limit of the account. Raises Invalid: with all errors,
-    as `transactional_disabled`, or as `sender_not_ready`.
+    `transactional.queue_message`. Raises RateLimitExceeded at a limit of the account, and Invalid with all errors, or
+    with the reason `transactional_disabled` or `sender_not_ready`.
     """
     require_write_transaction()
     account, faults = Account.get_by_id(account_id), Faults()

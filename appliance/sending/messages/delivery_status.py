@@ -1,4 +1,4 @@
-"""The delivery status: the state of the senders, and of an account the queue depth, obstacles, rates and outbox."""
+"""The delivery status: the state of the senders, and the queue depth, obstacles, rates and outbox of an account."""
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
@@ -50,7 +50,7 @@ class ThrottledGroup(NamedTuple):
 class ExhaustedLimit(NamedTuple):
     """An hourly limit that allows no message before `until`.
 
-    `name` is `*` for all mail, `from` and a sending domain, or a recipient group.
+    `name` is `*` for all mail, `from` and a sending domain, `via` and the key of a transport, or a recipient group.
     """
 
     name: str
@@ -285,7 +285,7 @@ def _list_warm_up_days(account_id: int, status: SendStatus) -> list[WarmUpDay]:
 
 
 def list_transports(settings: Email | Sms) -> tuple[str, ...]:
-    """Return the transports of a channel: for email the keys of all that messages may leave with."""
+    """Return the keys of the transports by which messages of a channel may be sent; for SMS, the one provider."""
     if isinstance(settings, Email) and settings.transport != transports.CAPTURE:
         return transports.list_keys(settings)
     return (settings.transport,)
@@ -298,10 +298,11 @@ def list_unavailable_transports(status: SendStatus) -> set[str]:
 
 
 def find_obstacles(account: Account, status: SendStatus, keys: Sequence[str]) -> list[Obstacle]:
-    """Return the obstacles of a channel that sends with these transports; a single one of several blocks not all.
+    """Return the obstacles of a channel that sends with the transports `keys`.
 
     The order is: the stop of the account (by a user or a restore), the STOP file, the disk guard, the lease,
-    unavailable transports, warm-up quotas, hourly limits.
+    unavailable transports, warm-up quotas, hourly limits. An unavailable transport, or one whose hourly limit is used
+    up, blocks all messages only if none of `keys` is available.
     """
     obstacles = []
     if account.sending_stopped:

@@ -36,9 +36,10 @@ from appliance.sending.delivery.mime import SOFT_BREAK, Mail, encode_fragment, e
 from appliance.sending.messages import links
 from appliance.sending.messages.compose import CompiledMessage, Sender
 
-# Encoded values are cached, because first names and cities repeat: so many of a slot and of a body, of so many bytes.
+# Encoded values are cached, because first names and cities repeat: the maximum number of a slot and of a body, and the
+# maximum size of a value in bytes.
 _MAX_CACHED_VALUES, _MAX_CACHED_OF_BODY, _MAX_CACHED_BYTES = 1_024, 4_096, 100
-# A subject is cached if it and the values in it are this long together.
+# A subject or From name is cached if it and the values in it have at most this many characters together.
 _MAX_CACHED_HEADER_CHARACTERS = 300
 # Names of tokens and links that are different in each message and short enough for one line.
 _TOKENS = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN)
@@ -126,7 +127,10 @@ class CachedHeader:
         return text
 
     def _read_key(self, values: Mapping[str, Any]) -> tuple[str | None, ...] | None:
-        """Return the values in the text, or None unless they are texts: equal values of other types differ (1, 1.0)."""
+        """Return the values in the text as its key in the cache, or None if the text must not be cached.
+
+        Only texts and None are keys: equal values of other types, such as 1 and 1.0, are written differently.
+        """
         if self._variables is None:
             return None
         try:
@@ -223,7 +227,10 @@ class EncodedBody:
         return encode
 
     def build_caching_encoder(self, slot: Slot, cache: dict[str, bytes]) -> _Encoder:
-        """Return an encoder of a slot that adds the first values to `cache`, except those that set a flag."""
+        """Return an encoder of a slot that adds the first values to `cache`.
+
+        A value that is not single-spaced is not cached, because its encoder has to change `is_single_spaced` each time.
+        """
         encode = self.build_encoder(slot)
 
         def encode_and_cache(value: Any, budget: FillBudget) -> bytes:
@@ -265,7 +272,7 @@ def _is_message_value(slot: Slot) -> bool:
 
 
 def _join_texts(pieces: list[Piece]) -> Iterator[Piece]:
-    """Yield the pieces with texts that follow each other as one, which are encoded to the same bytes every time."""
+    """Yield the pieces, with adjacent texts joined into one piece."""
     for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
         if not is_text:
             yield from group

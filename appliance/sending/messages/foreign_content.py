@@ -10,7 +10,7 @@ _BRACE = re.compile(r"\{(?=[{%]|\Z)")
 _BRACE_NAME = "brace"
 _BRACE_TAG = f"{{{{ data.{_BRACE_NAME} }}}}"
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
-# A converted text has so many characters, and the texts of a message so many different placeholders.
+# The maximum numbers of characters of a converted text, and of different placeholders in the texts of a message.
 MAX_CHARACTERS, MAX_PLACEHOLDERS = 1_048_576, 100
 # The characters of the longest placeholder, and those that are searched at a time. A search holds the interpreter's
 # lock, so that of a whole text would stop the event loop.
@@ -19,7 +19,10 @@ _MARK = re.compile(rb"[^\0]")
 
 
 class Placeholder(NamedTuple):
-    """A placeholder in a text: where it stands, its text, and the name of its value, None if it has a tag instead."""
+    """A placeholder in a text: its position (`start`, `end`), its text, and the name of the value to fill in.
+
+    `name` is None for a placeholder that becomes one of the merge tags of `ForeignContent` instead.
+    """
 
     start: int
     end: int
@@ -75,7 +78,7 @@ class _Automaton(NamedTuple):
 
 @functools.lru_cache(maxsize=1)  # the texts of a message are searched one after the other
 def _build_automaton(names: frozenset[str]) -> _Automaton:
-    """Return the automaton that finds names. Its size, and the time it takes, are those of the names."""
+    """Return the automaton that finds names. Its size, and the time to build it, grow with the names' total length."""
     automaton = _Automaton([{}], [0], [0])
     for name in names:
         state = 0

@@ -168,7 +168,7 @@ def mark_skipped(row: LedgerRow, reason: str, now: int) -> None:
 def mark_uncertain(row: LedgerRow, text: str, now: int) -> None:
     """Set a message to `uncertain`, because it may have been accepted; `text` is stored as the reason.
 
-    Its uncertain attempts are at least one from now on, even if the attempt itself was not counted before.
+    Afterwards `uncertain_count` is at least 1, even if the uncertain attempt was not counted before.
     """
     connection().execute(
         "UPDATE message SET status = 'uncertain', uncertain_count = max(uncertain_count, 1), due_at = NULL, "

@@ -1,7 +1,7 @@
 """The allowed calendar of an account: days, hours and holidays that decide when marketing email may be sent.
 
 Emails of campaigns and marketing emails of flows wait for the next allowed moment in their recipient's time zone, as
-marketing SMS wait for the end of quiet hours (`sms_rules.py`). Transactional and single messages are not concerned.
+marketing SMS wait for the end of quiet hours (`sms_rules.py`). Transactional and single messages do not wait.
 """
 
 from datetime import date, datetime, time, timedelta
@@ -19,7 +19,7 @@ from appliance.storage.database import fetch_one, run
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MAX_HOLIDAYS = 200
-# No day of a year may be allowed if holidays are entered for all of them; then nothing is held.
+# If no day within this many days is allowed, for example because all are entered as holidays, nothing is held.
 _MAX_DAYS_AHEAD = 400
 _MINUTE_MS = 60_000
 _SELECT_CALENDAR = "SELECT marketing_calendar FROM account WHERE id = ? AND marketing_calendar NOT NULL"

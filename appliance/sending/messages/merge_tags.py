@@ -114,7 +114,7 @@ def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
 
 
 def move_logo(account_id: int, values: dict[str, Any], base_url: str) -> dict[str, Any]:
-    """Return the merge tag values of a message with the logo of the brand at `base_url`, that of the account."""
+    """Return the merge tag values of a message with the brand's logo under `base_url`, the base URL of the account."""
     logo_url = values["brand"]["logo_url"]
     if not logo_url:
         return values

@@ -184,7 +184,7 @@ class MessageWrite(Struct, rename={"from_": "from"}):
 class MessageRequest(MessageWrite):
     """A single message of a program that uses the API of another service (`appliance/api/doors`).
 
-    It has what only those APIs can say: further recipients in `to`, and whether opens of a message that is not
+    It has two fields that only those APIs have: further recipients in `to`, and whether opens of a message that is not
     marketing are tracked.
     """
 

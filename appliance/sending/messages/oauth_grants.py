@@ -148,7 +148,7 @@ def _submit(function: Any, *arguments: Any) -> None:
     try:
         transactions.submit(function, *arguments)
     except (Unavailable, RuntimeError):
-        # A command such as `doctor` has no writer, and only looks.
+        # A command such as `doctor` has no writer, and records nothing.
         log.debug("oauth: answer of provider=%s is not recorded", arguments[0])
 
 

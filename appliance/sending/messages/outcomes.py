@@ -400,8 +400,9 @@ def _is_transport_deleted(row: LedgerRow) -> bool:
 def _get_queued_transport(row: LedgerRow) -> str:
     """Return the transport to store for a message that is queued again, until another one is chosen.
 
-    The key of direct delivery does not show whether it was a further transport, whose messages get the default one once
-    it is deleted, or the default one, whose messages keep it. So a queued message never has it as a further one.
+    It is the key of the message's transport, except for direct delivery as a further transport: its key does not show
+    whether direct delivery was the default one, so after its deletion a queued message would not get the default
+    transport. The key of the default transport is stored instead.
     """
     email = config.current().email
     is_further = row.provider == DIRECT and transports.find_named(DIRECT, email) is not None
@@ -442,7 +443,7 @@ def _end_uncertain(row: LedgerRow, error: DeliveryError, now: int) -> None:
 
 
 def _is_idempotent_email(row: LedgerRow, at: int) -> bool:
-    """Return whether the transport of an email sends it only once if its request is repeated at a time (ms)."""
+    """Return whether the transport of an email sends it only once even if its request is repeated at `at` (ms)."""
     kind = transports.get_kind(row.provider, config.current().email)
     transport = TRANSPORTS.get(kind) if row.channel == "email" else None
     return transport is not None and at - (row.first_attempt_at or at) < transport.idempotent_seconds * 1000

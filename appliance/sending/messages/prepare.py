@@ -135,7 +135,7 @@ class MessagePreparer:
         self._contents: LRUCache[tuple[SourceId, MessageLanguage, str], SharedContent] = LRUCache(
             _MAX_CACHED_BYTES, getsizeof=_get_size
         )
-        # Those of `_contents` used since the last `prefetch`, by source and language of the contact: a shorter way.
+        # The contents used since the last `prefetch`, by source and language of the contact, to find them faster.
         self._recent: dict[tuple[SourceId, str | None], SharedContent] = {}
         # By the id of a `BulkContent`, the language of the contact and the base URL of the account. Its size is not
         # known exactly, so it has few.
@@ -535,7 +535,7 @@ class MessagePreparer:
         return CompiledEmail(content, EncodedMessage(content), tracked, values, base_url)
 
     def _compile_bulk(self, row: LedgerRow, stored: BulkRow, with_secrets: bool) -> SingleEmail:
-        """Return one email of a request to many recipients, whose compiled content is cached."""
+        """Return one email of a bulk email, whose compiled content is cached."""
         language = self._get_language(None, row)
         account = self._get_account(row.account_id)
         key = (stored.bulk_id, language, base_url_of(account))

@@ -18,10 +18,10 @@ Cursor = tuple[int, int]
 class ProgramEventQuery(NamedTuple):
     """The filters of a list. `names` are names of our events; the times are inclusive, in milliseconds, None for any.
 
-    `all_tags` must all be tags of a message, and `any_tags` one of them, unless it is empty. `recipient` is the key of
-    an address. Without `shows_contacts`, the subjects are those that were submitted, because the subject as sent shows
-    values of the contact. With `after`, the list begins behind that event, with `before` it ends there; `is_last`
-    returns the last events of the list.
+    A message must have all of `all_tags`, and at least one of `any_tags` unless that is empty. `recipient` is the key
+    of an address. Without `shows_contacts`, the subjects are those that were submitted, because the subject as sent
+    shows values of the contact. With `after`, the list begins after that event; with `before`, it ends before that
+    event. With `is_last`, the last events of the list are returned instead of the first ones.
     """
 
     account_id: int

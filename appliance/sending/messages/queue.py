@@ -144,9 +144,10 @@ def _list_permitted(candidates: list[LedgerRow]) -> list[LedgerRow]:
 
 
 def _keeps_transport(row: LedgerRow, rendered: LedgerRow) -> bool:
-    """Return whether a message has its stored transport, or may have another: it was not tried with an unknown outcome.
+    """Return whether a message may be sent with the transport of `rendered`; `row` has the stored transport.
 
-    Another transport would not recognize the message, so its recipient might get a second copy (P3).
+    It may if both are the same, or if no attempt had an unknown outcome. Otherwise the other transport would not
+    recognize the message, so its recipient might get a second copy (P3).
     """
     return rendered.provider == row.provider or (row.channel == "email" and not row.uncertain_count)
 

@@ -389,11 +389,11 @@ class _ReadRequest:
         self.returned_ids: set[int] = set()
 
     def choose(self, row: LedgerRow) -> LedgerRow:
-        """Return a row with the provider that is chosen for it; the row must not be taken."""
+        """Return a row with the provider that is chosen for it; call it only for a row that is not taken."""
         return row if self._chooser is None else self._chooser.choose(row)
 
     def use(self, row: LedgerRow) -> None:
-        """Record that a row is returned with the provider that was chosen, which may make the row its probe."""
+        """Record that a row is returned with the chosen provider; the row may become the probe of that provider."""
         if self._chooser is not None:
             self._chooser.use(row)
 

@@ -49,7 +49,7 @@ _DELIMITER = re.compile(rb"\r\n--([^\r\n]{1,100})")
 _MAX_DELIMITERS = 10_000
 # The recipient must not get these, or they would name recipients and messages that are not counted here.
 _REMOVED = frozenset(("bcc", "resent-bcc", "return-path")) | UNSAFE_HEADERS
-# Of marketing email these are ours (`compose.build_marketing_headers`).
+# In marketing email the service sets these headers itself (`compose.build_marketing_headers`).
 _OWN_IN_MARKETING = frozenset((
     "list-unsubscribe", "list-unsubscribe-post", "list-id", "feedback-id", "precedence", "auto-submitted",
     "x-auto-response-suppress",
@@ -138,9 +138,9 @@ def _clean_message_id(value: bytes) -> str | None:
 def _hash_repeated(values: dict[str, list[bytes]], body: bytes) -> bytes | None:
     """Return the hash by which a repeated submission is recognized, None without a Message-ID.
 
-    It is made of the body and of the headers that say what it is and to whom it seems to come from. The boundaries of a
-    multipart email count for nothing, because some programs choose new ones when they write an email again. Other
-    headers may change on the way here.
+    It is the hash of the body, and of the headers that describe the content and the sender; other headers may change on
+    the way here. The boundaries of a multipart email are left out, because some programs choose new ones when they
+    write an email again.
     """
     message_id = _clean_message_id(_first(values, "message-id"))
     if message_id is None:
@@ -192,7 +192,7 @@ def _find_boundaries(part: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def _find_word(content: bytes, word: bytes) -> Iterator[int]:
-    """Yield the positions of a word that is given in lower case and occurs in any."""
+    """Yield the positions of a word, which is given in lower case, whatever its case is in the content."""
     for start in range(0, len(content), _SLICE_BYTES):
         piece = content[start : start + _SLICE_BYTES + len(word) - 1].lower()
         position = piece.find(word)
@@ -316,7 +316,10 @@ def _parse_data(written: bytes) -> dict[str, Any]:
 
 
 def _read_addresses(written: Sequence[bytes]) -> frozenset[str]:
-    """Return the addresses in To or Cc in lower case; nothing is decided by them. Raises Malformed for hostile ones."""
+    """Return the addresses in To or Cc in lower case; they never decide who gets the email.
+
+    Raises Malformed if they cannot be read.
+    """
     text = ", ".join(value.decode("utf-8", "replace").replace("\r\n", "") for value in written)
     try:
         return frozenset(address.lower() for _, address in addresses.read_mailboxes(text))

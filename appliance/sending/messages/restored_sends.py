@@ -16,7 +16,7 @@ from appliance.sending.messages.sent_journal import AddressHasher
 from appliance.storage.database import fetch_one, rows, run, run_set
 from appliance.storage.transactions import require_write_transaction
 
-# What sent a message after the backup, when it did, and whether that is unknown.
+# Reasons for the status `uncertain`.
 MAY_HAVE_BEEN_SENT = gettext_noop("it may have been sent after the backup from which the data was restored")
 _OTHER_ADDRESS = gettext_noop("it was sent after the backup from which the data was restored, to another address")
 _OTHER_RUN = gettext_noop("this step was sent to the address after the backup from which the data was restored")
@@ -48,7 +48,7 @@ _SERIES = "SELECT s.campaign_id, o.due_at FROM occurrence o JOIN series s ON s.i
 
 
 class _Match(NamedTuple):
-    """A `RestoredSend` that may be a message: whether its address is the same, and its run known."""
+    """A `RestoredSend` that may be the message of a ledger row: whether both have the same address and source."""
 
     id: int
     sent_at: int
@@ -65,7 +65,7 @@ def has_rows() -> bool:
 def withhold(candidates: list[LedgerRow]) -> list[LedgerRow]:
     """Return those of the messages that may be claimed, and end the others, which were sent before the restore.
 
-    A message that was sent becomes `sent`. One that may not be the message that was sent becomes `uncertain`, so that a
+    A message that was certainly sent becomes `sent`. One of which this is not certain becomes `uncertain`, so that a
     person decides.
     """
     require_write_transaction()
@@ -124,7 +124,10 @@ def mark_uncertain(row: LedgerRow, text: str = MAY_HAVE_BEEN_SENT) -> None:
 
 
 def list_expired(limit: int) -> list[int]:
-    """Return ids of rows that no message can match any more: their campaign or flow ended, or the time is over."""
+    """Return the ids of up to `limit` rows that no message can match any more.
+
+    Their campaign or flow has ended, or has been deleted, or they are older than `_MAX_AGE_MS`.
+    """
     return [
         number
         for (number,) in rows(

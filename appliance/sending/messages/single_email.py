@@ -1,6 +1,6 @@
-"""An email that is not a message of a campaign or flow: a single one, or one of a request to many recipients.
+"""An email that is not a message of a campaign or flow: a single email, or one of a bulk email.
 
-`prepare.MessagePreparer` compiles it and caches what the emails of a request share.
+`prepare.MessagePreparer` compiles it, and caches the content that the emails of a bulk email share.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class SingleEmail(NamedTuple):
 
 
 class CompiledEmail(NamedTuple):
-    """The compiled content of a single email, or of all emails of a request to many recipients.
+    """The compiled content of a single email, or of all emails of a bulk email.
 
     `values` are those of the merge tags that do not depend on the recipient.
     """
@@ -45,7 +45,7 @@ class CompiledEmail(NamedTuple):
 
 
 class BulkRow(NamedTuple):
-    """The columns of an email to many recipients that are its own (`_BULK_ROW`); headers and data are JSON."""
+    """The columns of one email of a bulk email, without the shared content (`_BULK_ROW`); headers and data are JSON."""
 
     bulk_id: int
     sender: str | None
@@ -64,7 +64,7 @@ _BULK_ROW = (
 
 
 def fetch_bulk_row(message_id: int) -> BulkRow | None:
-    """Return the own columns of an email to many recipients, None for any other email."""
+    """Return the columns of one email of a bulk email, or None for any other email."""
     columns = fetch_one(_BULK_ROW, (message_id,))
     return None if columns is None else BulkRow._make(columns)
 

@@ -25,10 +25,11 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 # An email of up to this size is stored in the database, a larger one on disk.
 MAX_ROW_BYTES = 256 * 1024
-# For so long the same content with the same Message-ID and key is the same message.
+# Within this time, an email with the same content, Message-ID and API key counts as the same message.
 REPEAT_MS = clock.DAY_MS
 NOT_STORED = gettext_noop("its content was deleted")
-# What is displayed of an email, in characters of HTML or text; and of how much HTML a text is made, which takes longer.
+# How many characters of an email's HTML or text are displayed; and from how many characters of HTML a text is made,
+# which takes longer.
 MAX_SHOWN_CHARACTERS, MAX_CONVERTED_CHARACTERS = 1_000_000, 200_000
 _IS_OPEN = "m.status IN ('queued', 'held', 'sending')"
 
@@ -54,7 +55,7 @@ class Submission(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """What became of an email: the new messages, and how many recipients had got it by an earlier submission."""
+    """The result of queueing an email: the new messages, and for how many recipients it was queued before."""
 
     messages: Sequence[Message]
     repeated_count: int
@@ -215,7 +216,8 @@ def complete(stored: StoredEmail, created_at: int, headers: Iterable[tuple[str, 
 def show(stored: StoredEmail) -> FilledMessage:
     """Return the content of a submitted email for displaying it; a part that it lacks is made from the other.
 
-    An email whose parts cannot be read is shown as a sentence that says so, and so is the end of a large one.
+    If the parts cannot be read, the content is a sentence that says so. A large email is cut, and ends with a sentence
+    that says so.
     """
     try:
         parts = mime_parts.parse_parts(stored.content)

@@ -245,7 +245,7 @@ def send(
     `prepare`. Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could
     read the message. Without `can_send`, contacts count as unknown recipients, of whom only `MAX_UNKNOWN_PER_HOUR` get
     a test. With `is_agent`, only users of the account get one. Raises NotFound, NotAllowed, RateLimitExceeded, or
-    Invalid: with all errors of the request, or if the template or its sender is not ready.
+    Invalid with all errors of the request, or if the template or its sender is not ready.
     """
     require_write_transaction()
     template = variant_content.complete_if_variant(store.get(account_id, template_id))

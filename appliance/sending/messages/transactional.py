@@ -201,8 +201,7 @@ def queue_message(
     not checked. A copy shows the values of the contact of `to`; without `can_read_contacts`, neither a copy nor a
     message with `test` shows values of a contact. `files` are the attachments of the request, stored on disk
     (`attachments.store`). Raises RateLimitExceeded (`sms_rules.limit_unknown_numbers`, or at a limit of the account),
-    or Invalid: with all errors,
-    as `transactional_disabled`, or as `sender_not_ready`.
+    and Invalid with all errors, or with the reason `transactional_disabled` or `sender_not_ready`.
     """
     require_write_transaction()
     account = Account.get_by_id(account_id)

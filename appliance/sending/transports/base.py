@@ -29,7 +29,7 @@ log = logging.getLogger("campanero.transport")
 INVALID_ADDRESS, SUPPRESSED_BY_PROVIDER, TOO_LARGE, CONTENT = "5.1.3", "5.2.1", "5.3.4", "5.6.0"
 # A rejection for a reason that is not the recipient, so it never counts against the address.
 _OTHER_REASON = "5.3.5"
-# After this time a message is tried again whose provider is out of quota and does not say until when.
+# The delay of the next attempt if the quota of the provider is used up, and it does not say until when.
 QUOTA_SECONDS = 600.0
 
 
@@ -115,7 +115,7 @@ class Transport(ABC):
         return self.parse_response(response, email)
 
     async def check(self, settings: Email) -> str:
-        """Request what `build_check` asks for, and return the words of `parse_check`. Raises DeliveryError."""
+        """Send the request of `build_check`, and return the sentence of `parse_check`. Raises DeliveryError."""
         try:
             request = self.build_check(settings)
             return self.parse_check(await http_client.fetch(request, parse_seconds(settings.request_timeout)))
@@ -159,7 +159,7 @@ def build_error(response: HttpResponse, code: Any = None, text: Any = None, min_
 def reject(
     kind: type[DeliveryError], response: HttpResponse, code: Any, text: Any, enhanced: str | None = None
 ) -> DeliveryError:
-    """Return an error of a kind with the words of the provider."""
+    """Return an error of the class `kind` whose text is the provider's code and text with the HTTP status."""
     return kind(describe(response, code, text), enhanced=enhanced)
 
 

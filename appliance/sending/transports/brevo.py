@@ -35,7 +35,7 @@ _RECIPIENT = re.compile(r"\bemail is not valid in to\b|(?<!reply.)\bto\b.{0,40}(
 
 
 class Brevo(Transport):
-    """Brevo."""
+    """The HTTP API of Brevo."""
 
     name: ClassVar[str] = "brevo"
     label: ClassVar[str] = "Brevo"
@@ -63,7 +63,7 @@ class Brevo(Transport):
         return HttpRequest("POST", url, base.json_headers(_login(settings)), content)
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `messageId` without its angle brackets; of a repeated request, our Message-ID."""
+        """Return the `messageId` of the response without its angle brackets; for a repeated request, our Message-ID."""
         details = http_client.decode_response(response)
         if details.get("code") in _DUPLICATE_CODES:
             return email.message_id
@@ -72,11 +72,11 @@ class Brevo(Transport):
         return base.require_id(response, str(details.get("messageId") or "").strip("<>"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the account."""
+        """Return a request for the details of the account, which sends nothing."""
         return HttpRequest("GET", base.join_url(settings.brevo.base_url, _SERVER, "/v3/account"), _login(settings))
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return the name of the account."""
+        """Return a sentence with the name of the account that accepts the key."""
         account = http_client.decode_response(response)
         if response.status != 200 or "email" not in account:
             raise _error_of(response, account)
@@ -93,7 +93,7 @@ def _to_address(mailbox: Mailbox) -> dict[str, str]:
 
 
 def _to_attachment(attachment: Attachment) -> dict[str, str]:
-    """Return an attachment.
+    """Return an attachment as JSON of the API.
 
     Brevo has no field for a Content-ID, and finds an image of the HTML by its file name.
     """

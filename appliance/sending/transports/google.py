@@ -32,7 +32,7 @@ _SENDER = re.compile(r"\binvalid from header|\bdelegation denied|\bfrom address\
 
 
 class Google(OAuthApi):
-    """Gmail and Google Workspace."""
+    """The HTTP API of Gmail and Google Workspace."""
 
     name: ClassVar[str] = "google"
     label: ClassVar[str] = "Gmail, Google Workspace"
@@ -47,23 +47,23 @@ class Google(OAuthApi):
     )
 
     def build_request(self, email: OutgoingEmail, settings: Email) -> HttpRequest:
-        """Return the raw message; Gmail sends it to the addresses in its header."""
+        """Return a request with the raw message, which Gmail sends to the addresses in its header."""
         raw = base64.urlsafe_b64encode(address_to_recipient(email)).decode()
         url = base.join_url(settings.google.base_url, _SERVER, "/gmail/v1/users/me/messages/send")
         return HttpRequest("POST", url, base.json_headers({}), msgspec.json.encode({"raw": raw}))
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `id`."""
+        """Return the `id` in the response of acceptance."""
         if response.status != 200:
             raise _error_of(response)
         return base.require_id(response, http_client.decode_response(response).get("id"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the address of the mailbox."""
+        """Return a request for the address of the mailbox, which sends nothing."""
         return HttpRequest("GET", base.join_url(settings.google.base_url, _USER_INFO, "/v1/userinfo"), {})
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return the address of the mailbox."""
+        """Return a sentence with the address of the mailbox."""
         address = http_client.decode_response(response).get("email")
         if response.status != 200 or not isinstance(address, str):
             raise _error_of(response)

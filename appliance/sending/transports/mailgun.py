@@ -25,7 +25,7 @@ _SENDER = re.compile(r"\bfrom\b.{0,80}(?:not a valid address|missing)|sender.{0,
 
 
 class Mailgun(Transport):
-    """Mailgun."""
+    """The HTTP API of Mailgun."""
 
     name: ClassVar[str] = "mailgun"
     label: ClassVar[str] = "Mailgun"
@@ -55,18 +55,18 @@ class Mailgun(Transport):
         return HttpRequest("POST", _build_url(settings, path), headers, form)
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `id`, which is the Message-ID, without its angle brackets."""
+        """Return the `id` in the response, which is the Message-ID, without its angle brackets."""
         if response.status != 200:
             raise _error_of(response)
         return base.require_id(response, str(http_client.decode_response(response).get("id") or "").strip("<>"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the domain."""
+        """Return a request for the details of the domain, which sends nothing."""
         path = f"/v4/domains/{quote(settings.mailgun.domain, safe='')}"
         return HttpRequest("GET", _build_url(settings, path), _login(settings))
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return whether the domain is verified."""
+        """Return a sentence that the key is accepted and the domain verified; raise ClientRejected if it is not."""
         domain = http_client.decode_response(response).get("domain")
         if response.status != 200 or not isinstance(domain, dict):
             raise _error_of(response)

@@ -29,7 +29,7 @@ _TO = re.compile(r"\bTo\b")  # not ReplyTo
 
 
 class Mailjet(Transport):
-    """Mailjet."""
+    """The HTTP API of Mailjet."""
 
     name: ClassVar[str] = "mailjet"
     label: ClassVar[str] = "Mailjet"
@@ -63,19 +63,19 @@ class Mailjet(Transport):
         return HttpRequest("POST", url, base.json_headers(_login(settings)), msgspec.json.encode(payload))
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `MessageUUID` of the recipient."""
+        """Return the `MessageUUID` of the recipient, which is the id of the accepted message."""
         message = _first(http_client.decode_response(response).get("Messages"))
         if response.status != 200 or message.get("Status") == "error":
             raise _error_of(response, message)
         return base.require_id(response, _first(message.get("To")).get("MessageUUID"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the keys."""
+        """Return a request for the API keys of the account, which sends nothing."""
         url = base.join_url(settings.mailjet.base_url, _SERVER, "/v3/REST/apikey")
         return HttpRequest("GET", url, _login(settings))
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return that the key is accepted."""
+        """Return a sentence that the key is accepted."""
         if response.status != 200 or "Data" not in http_client.decode_response(response):
             raise _error_of(response, {})
         return gettext("It accepts the key.")

@@ -31,7 +31,7 @@ _ACCOUNT_ERRORS = (
 
 
 class Microsoft(OAuthApi):
-    """Microsoft 365."""
+    """The HTTP API of Microsoft 365 (Microsoft Graph)."""
 
     name: ClassVar[str] = "microsoft"
     label: ClassVar[str] = "Microsoft 365"
@@ -55,24 +55,24 @@ class Microsoft(OAuthApi):
     )
 
     def build_request(self, email: OutgoingEmail, settings: Email) -> HttpRequest:
-        """Return the message in base64; Exchange sends it to the addresses in its header."""
+        """Return a request with the message in base64, which Exchange sends to the addresses in its header."""
         content = base64.b64encode(address_to_recipient(email))
         url = base.join_url(settings.microsoft.base_url, _SERVER, "/v1.0/me/sendMail")
         return HttpRequest("POST", url, {"Content-Type": "text/plain"}, content)
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `request-id`."""
+        """Return the header `request-id` of the response, which serves as the id of the message."""
         if response.status != 202:
             raise _error_of(response)
         return base.require_id(response, response.headers.get("request-id"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the signed-in user."""
+        """Return a request for the details of the signed-in user, which sends nothing."""
         url = base.join_url(settings.microsoft.base_url, _SERVER, "/v1.0/me")
         return HttpRequest("GET", url, {})
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return the address of the mailbox."""
+        """Return a sentence with the address of the mailbox."""
         user = http_client.decode_response(response)
         address = user.get("mail") or user.get("userPrincipalName")
         if response.status != 200 or not isinstance(address, str):

@@ -84,7 +84,7 @@ def _find_head_end(content: bytes) -> int:
 
 
 def read_bodies(content: bytes) -> tuple[str | None, str | None]:
-    """Return the HTML and the plain text of an email, None for what it does not have or cannot be found."""
+    """Return the HTML and the plain text of an email; None for a missing one, or if the email cannot be parsed."""
     try:
         bodies, _ = _divide(email.message_from_bytes(content))
     except (*_UNREADABLE, RecursionError):

@@ -1,4 +1,4 @@
-"""What the HTTP APIs of mailboxes share: access tokens of a consent, and messages whose header names the recipient."""
+"""The base class of the HTTP APIs of mailboxes, which take access tokens, and send to the addresses in a header."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -24,7 +24,7 @@ class OAuthApi(Transport):
     name: ClassVar[str]
 
     async def send(self, email: OutgoingEmail, check: Callable[[], None], settings: Email) -> str:
-        """Send an email with an access token; one that is rejected is replaced, and the request made once more.
+        """Send an email with an access token; if the token is rejected, repeat the request once with a new one.
 
         A response of 401 accepts nothing (RFC 9110, section 15.5.2). Raises also the errors of `get_access_token`.
         """
@@ -41,7 +41,10 @@ class OAuthApi(Transport):
         return with_token(request, token)
 
     async def check(self, settings: Email) -> str:
-        """Ask for a new access token and then for what `build_check` does; return the words of `parse_check`."""
+        """Request a new access token, send the request of `build_check`, and return the sentence of `parse_check`.
+
+        Raises DeliveryError.
+        """
         timeout = parse_seconds(settings.request_timeout)
         try:
             request = await self._authorize(self.build_check(settings), settings, is_check=True)

@@ -24,15 +24,15 @@ _SERVER = "https://api.postmarkapp.com"
 _METADATA = "x-pm-metadata-"
 _MAINTENANCE = 100
 _INACTIVE_RECIPIENT, _INVALID_REQUEST = 406, 300
-# The From address is not a confirmed sender signature or on a verified domain.
+# Codes about a From address that is neither a confirmed sender signature nor on a verified domain.
 _SENDER_CODES = (400, 401)
-# The token, the credits, the approval or the message stream of the account.
+# Codes about the token, the credits, the approval or the message stream of the account.
 _ACCOUNT_CODES = (10, 405, 412, 413, 1226, 1235, 1236)
 _INVALID_TO = re.compile(r"'to' address|invalid 'to'", re.IGNORECASE)
 
 
 class Postmark(Transport):
-    """Postmark."""
+    """The HTTP API of Postmark."""
 
     name: ClassVar[str] = "postmark"
     label: ClassVar[str] = "Postmark"
@@ -69,18 +69,18 @@ class Postmark(Transport):
         return HttpRequest("POST", _build_url(settings, "/email"), base.json_headers(_login(settings)), content)
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `MessageID`."""
+        """Return the `MessageID` in the response of acceptance."""
         answer = http_client.decode_response(response)
         if response.status != 200 or answer.get("ErrorCode"):
             raise _error_of(response)
         return base.require_id(response, answer.get("MessageID"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the server of the token."""
+        """Return a request for the details of the Postmark server of the token, which sends nothing."""
         return HttpRequest("GET", _build_url(settings, "/server"), _login(settings))
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return the name of the server."""
+        """Return a sentence with the name of the Postmark server, which says whether it is a sandbox."""
         server = http_client.decode_response(response)
         if response.status != 200 or "Name" not in server:
             raise _error_of(response)

@@ -28,7 +28,7 @@ _RECIPIENT = re.compile(r"`to`", re.IGNORECASE)
 
 
 class Resend(Transport):
-    """Resend."""
+    """The HTTP API of Resend."""
 
     name: ClassVar[str] = "resend"
     label: ClassVar[str] = "Resend"
@@ -55,7 +55,7 @@ class Resend(Transport):
         return HttpRequest("POST", base.join_url(settings.resend.base_url, _SERVER, "/emails"), headers, content)
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `id`; if an earlier attempt was accepted with other content, our Message-ID."""
+        """Return the `id` in the response; if an earlier attempt was accepted with other content, our Message-ID."""
         details = http_client.decode_response(response)
         if response.status == 409 and details.get("name") == "invalid_idempotent_request":
             return email.message_id
@@ -64,11 +64,11 @@ class Resend(Transport):
         return base.require_id(response, details.get("id"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the domains."""
+        """Return a request for the domains of the account, which sends nothing."""
         return HttpRequest("GET", base.join_url(settings.resend.base_url, _SERVER, "/domains"), _login(settings))
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return the verified domains, or that the key may only send."""
+        """Return a sentence that lists the verified domains, or says that the key may only send."""
         details = http_client.decode_response(response)
         if response.status == 401 and details.get("name") == "restricted_api_key":
             return gettext("It accepts the key, which may only send.")

@@ -28,7 +28,7 @@ _NO_TRACKING = {
 
 
 class SendGrid(Transport):
-    """SendGrid."""
+    """The HTTP API of SendGrid."""
 
     name: ClassVar[str] = "sendgrid"
     label: ClassVar[str] = "SendGrid"
@@ -62,17 +62,17 @@ class SendGrid(Transport):
         return HttpRequest("POST", _build_url(settings, "/v3/mail/send"), base.json_headers(_login(settings)), content)
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the header `X-Message-Id` of a response 202."""
+        """Return the header `X-Message-Id` of a response with status 202."""
         if response.status != 202:
             raise _error_of(response)
         return base.require_id(response, response.headers.get("x-message-id"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a request for the permissions of the key."""
+        """Return a request for the permissions of the key, which sends nothing."""
         return HttpRequest("GET", _build_url(settings, "/v3/scopes"), _login(settings))
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return that the key may send."""
+        """Return a sentence that the key may send; raise ClientRejected if it lacks the permission."""
         scopes = http_client.decode_response(response).get("scopes")
         if response.status != 200 or not isinstance(scopes, list):
             raise _error_of(response)

@@ -36,7 +36,7 @@ _RATE_ERRORS = ("TooManyRequestsException", "ThrottlingException", "Throttling",
 
 
 class Ses(Transport):
-    """Amazon SES."""
+    """The HTTP API of Amazon SES."""
 
     name: ClassVar[str] = "ses"
     label: ClassVar[str] = "Amazon SES"
@@ -65,17 +65,20 @@ class Ses(Transport):
         return _sign("POST", "/v2/email/outbound-emails", msgspec.json.encode(payload), settings.ses)
 
     def parse_response(self, response: HttpResponse, email: OutgoingEmail) -> str:
-        """Return the `MessageId`."""
+        """Return the `MessageId` in the response of acceptance."""
         if response.status != 200:
             raise _error_of(response, email)
         return base.require_id(response, http_client.decode_response(response).get("MessageId"))
 
     def build_check(self, settings: Email) -> HttpRequest:
-        """Return a signed `GetAccount`."""
+        """Return a signed request `GetAccount`, which sends nothing."""
         return _sign("GET", "/v2/email/account", b"", settings.ses)
 
     def parse_check(self, response: HttpResponse) -> str:
-        """Return the quota of the account, and whether it is paused or in the sandbox."""
+        """Return a sentence with the quota of the account, or that it is in the sandbox or cannot be read.
+
+        Raises ClientRejected if sending is paused for the account.
+        """
         account = http_client.decode_response(response)
         if response.status == 403 and _error_code(response) == "AccessDeniedException":
             # The signature is right: this key may only send.

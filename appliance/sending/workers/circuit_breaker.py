@@ -173,8 +173,8 @@ class CircuitBreaker:
 
         Rejections of the sender and failed authentications count against the campaign. A reply for which neither the
         sender nor the transport is the cause resets the counts of rejections in a row. A lost reply counts like a
-        rejection by the provider: it may accept every message without saying so, and each would be sent twice. Of the
-        messages that cannot be rendered, count only those whose sender is rejected.
+        rejection by the provider: it may accept every message without saying so, and each would be sent twice. Do not
+        call this for a message that could not be rendered, unless its sender was rejected.
         """
         if error is None and not (self._pauses or self._refusal_counts or self._reputation_counts):
             return  # the usual case: there is nothing to end or to reset

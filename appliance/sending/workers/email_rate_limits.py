@@ -255,7 +255,7 @@ class EmailRateLimits(RateLimits):
         )
 
     def _get_states(self, unavailable: Collection[str]) -> TransportStates:
-        """Return which transports cannot take messages now, if these are unavailable to the circuit breaker."""
+        """Return which transports cannot take messages now; `unavailable` are those of the circuit breaker."""
         now = clock.monotonic()
         throttled = [
             (provider, throttle.group) for (provider, group), throttle in self._throttles.items()
@@ -283,10 +283,10 @@ class EmailRateLimits(RateLimits):
         return self._rules.has_alternative(row) and not self._get_states(unavailable).is_open(row.provider, row)
 
     def list_unread(self, paused: Collection[str]) -> tuple[str, ...]:
-        """Return the unavailable providers.
+        """Return the providers whose rows are not read: the paused and the throttled ones.
 
-        With several transports to choose from, return them only if all are unavailable, because else another one takes
-        their messages.
+        With several transports to choose from, return them only if all are unavailable, because otherwise another one
+        takes their messages.
         """
         if not self._rules.has_choice:
             return super().list_unread(paused)

@@ -345,11 +345,11 @@ class RateLimits(ABC):
         return False
 
     def list_unread(self, paused: Collection[str]) -> tuple[str, ...]:
-        """Return the providers whose rows are not read, if these are unavailable to the circuit breaker."""
+        """Return the providers whose rows are not read; `paused` are those that the circuit breaker has paused."""
         return (*paused, *self.get_throttled_providers())
 
     def list_unavailable(self, paused: Collection[str]) -> Collection[str]:
-        """Return the providers that can take no message now, if these are unavailable to the circuit breaker.
+        """Return the providers that can take no message now; `paused` are unavailable by the circuit breaker.
 
         Messages that were rendered for them are dropped and read again.
         """
@@ -371,7 +371,10 @@ class RateLimits(ABC):
         return room
 
     def get_unavailable_limits(self, _unavailable: Collection[str]) -> set[str]:
-        """Return the names of limits whose opening times do not say when the messages held back by them may be sent."""
+        """Return the names of the limits that hold messages back although they have room, by default none.
+
+        The time at which such a limit has room does not say when these messages may be sent.
+        """
         return set()
 
     def get_max_ready(self, default: int) -> int:

@@ -59,7 +59,7 @@ class RequestWorker(ABC, Generic[Limits]):
                 self._finish(outcome.row)
 
     async def process(self, ready: RenderedMessage) -> None:
-        """Claim a message and send it; the caller releases it at the ready queue."""
+        """Claim a message and send it; the caller then calls `release` of the ready queue."""
         prepared, is_claimed = ready.prepared, False
         try:
             revision = transactions.get_permission_revision()

@@ -36,7 +36,7 @@ Limits = TypeVar("Limits", bound=RateLimits)
 
 @dataclass(frozen=True)
 class WorkerContext(Generic[Limits]):
-    """What the workers of one event loop share, and their number."""
+    """The objects that the workers of one event loop share, and the number of workers."""
 
     worker_count: int
     breaker: CircuitBreaker

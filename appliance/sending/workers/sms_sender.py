@@ -51,7 +51,7 @@ _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
 
 
 class _InProgress:
-    """What the workers know of each other's messages; used on one event loop."""
+    """The messages that the workers are sending or looking up now; used on one event loop."""
 
     def __init__(self, connections: int) -> None:
         # Number of messages in progress by recipient, including those whose outcome is not stored yet.

@@ -63,11 +63,11 @@ class _PendingClaim(NamedTuple):
 
 @dataclass(eq=False)
 class NextMessage:
-    """The message that a worker sends next: taken from the queue, and perhaps claimed and announced ahead."""
+    """The message that a worker sends next; it may be claimed, and its envelope sent, while another is being sent."""
 
     ready: RenderedMessage
-    claim: _PendingClaim | None = None  # if it is claimed ahead
-    envelope: OpenedEnvelope | None = None  # if its commands were sent behind the message before it
+    claim: _PendingClaim | None = None  # if it is claimed while the message before it is being sent
+    envelope: OpenedEnvelope | None = None  # if its commands were sent right after the message before it
 
 
 def _as_next(ready: RenderedMessage | None) -> NextMessage | None:
@@ -215,7 +215,7 @@ class SmtpWorker:
         """Return whether all messages of a provider go to the same server, so that they can share a connection."""
         return True
 
-    # The way of a message: claim, envelope, body, outcome.
+    # The steps of a message: claim, envelope, body, outcome.
 
     async def _process(
         self, message: NextMessage, client: SmtpClient | None, connection_error: DeliveryError | None
@@ -310,7 +310,7 @@ class SmtpWorker:
         return True
 
     def _begin_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:
-        """Complete an outcome before its message is sent, for servers that are not fixed."""
+        """Complete an outcome before its message is sent; subclasses with servers that are not fixed override this."""
         return
 
     async def _complete_outcome(self, ready: RenderedMessage, client: SmtpClient | None, outcome: Outcome) -> None:

@@ -32,7 +32,10 @@ _PASTE_URL = "http://localhost:8767/"
 
 
 class Begun(Struct, frozen=True):
-    """A consent that was asked for; `verifier` belongs to PKCE (RFC 7636), the last three fields to the device flow."""
+    """A request for consent that was begun at the time `at` (Unix seconds).
+
+    `verifier` belongs to PKCE (RFC 7636), and the last three fields to the device flow.
+    """
 
     provider: str
     use: Use
@@ -89,7 +92,7 @@ def begin(name: str, use: Use, user_id: int, settings: Config) -> tuple[str, boo
 
 
 def read_address(address: str) -> dict[str, str]:
-    """Return the parameters of the address that the provider led the browser to, each once."""
+    """Return the query parameters of the address that the user pasted, each with its first value; {} for no URL."""
     try:
         query = urlsplit(address.strip()).query
         return {name: values[0] for name, values in parse_qs(query, max_num_fields=50).items()}

@@ -74,9 +74,9 @@ MICROSOFT = OAuthProvider(
 
 
 def find_use(email: Email) -> tuple[str, Use] | None:
-    """Return the name of the provider whose consent the settings of email need, and what for; None if they need none.
+    """Return (name of the provider, use) of the consent that the settings of email need, or None if they need none.
 
-    The names of the HTTP APIs of the providers are those of the providers.
+    The transport that is the HTTP API of a provider has the name of the provider.
     """
     if email.transport in (GOOGLE.name, MICROSOFT.name):
         return email.transport, "api"

@@ -58,7 +58,7 @@ class TokenResponse(NamedTuple):
 
 
 class OAuthError(Exception):
-    """An error of an authorization server: its code (RFC 6749, section 5.2; RFC 8628, section 3.5) and its words."""
+    """An error of an authorization server: its code (RFC 6749, section 5.2; RFC 8628, section 3.5) and its message."""
 
     def __init__(self, code: str, words: str) -> None:
         super().__init__(words)
