@@ -348,9 +348,9 @@ def _read_filler_words() -> dict[str, frozenset[str]]:
 
 
 def _begins_with(word: str, stem: str) -> bool:
-    """Return whether a word begins with a stem; one with other letters than a to z may stand anywhere in it.
+    """Return whether a word begins with a stem.
 
-    Japanese does not separate words.
+    A stem with other letters than a to z may be anywhere in the word, because Japanese does not separate words.
     """
     return word.startswith(stem) or (not stem.isascii() and stem in word)
 

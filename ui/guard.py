@@ -213,7 +213,10 @@ def signed_in(needs: str | None = None, any_account: bool = False) -> Callable[[
 
 
 async def _offer_other_account(request: Request, response: HTTPResponse | None) -> HTTPResponse | None:
-    """Return a page that offers to open another account of the person, if a page was not found that is in that one."""
+    """Return the response, or a page that offers to open another account of the user.
+
+    The latter replaces a response with 404 for a page that exists in that account.
+    """
     visit = request.ctx.visit
     if response is None or response.status != 404 or request.method not in SAFE_METHODS or visit is None:
         return response

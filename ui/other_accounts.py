@@ -53,7 +53,7 @@ def _find_account_id(path: str) -> int | None:
 
 
 def find_account_of_page(visit: Visit, path: str) -> TeamMember | None:
-    """Return which other account of the person has the object of a path, or None; no other person's accounts count."""
+    """Return the user's membership in another account that has the object of a path, or None."""
     account_id = _find_account_id(path)
     others = [row for row in members.list_of(visit.user.id) if row.account_id != visit.account_id]
     return next((row for row in others if row.account_id == account_id), None)
@@ -70,10 +70,10 @@ def is_shared_page(path: str) -> bool:
 
 
 def find_wrong_account(request: Request, visit: Visit, is_personal: bool) -> tuple[bool, TeamMember | None]:
-    """Return whether a write is meant for an account other than the open one, and which of the person's it is for.
+    """Return whether a write is not for the open account, and the user's membership in the named one (None if unknown).
 
-    A write about an object needs not say what it is for, because the object is in one account only, nor does one that
-    `is_personal`, like a new password. Any other one must, if the person has several accounts.
+    A write about an object need not name its account, because an object belongs to one account; nor need one that
+    `is_personal`, such as a new password. Any other write must name it if the user has several accounts.
     """
     stated = request.headers.get(HEADER) or request.args.get(FIELD)
     if not stated and request.body:
@@ -88,9 +88,9 @@ def find_wrong_account(request: Request, visit: Visit, is_personal: bool) -> tup
 
 
 def name_account(body: str, visit: Visit) -> str:
-    """Return the HTML of a page in which each form that writes says which account it is for.
+    """Return the HTML of a page in which each form that writes has a field with the id of the open account.
 
-    The form of an upload says so in its URL, too, because its body is not read before the answer is known.
+    The form of an upload has the id in its URL, too, because its body is not read before the account was checked.
     """
     field = f'<input type="hidden" name="{FIELD}" value="{visit.account_id}">'
 

@@ -159,7 +159,7 @@ def _load_session(
 
 
 def has_access(request: Request) -> bool:
-    """Read from the database whether a request's session still exists, and its user still has all rights of the visit.
+    """Return whether a request's session still exists in the database, and its user has all rights of the visit.
 
     These are rights in the account of the visit, even if the session has opened another one meanwhile. The handler of
     the request must be wrapped by `guard.signed_in`.

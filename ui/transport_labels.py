@@ -40,7 +40,7 @@ class TransportLine(NamedTuple):
 
 
 class RuleLine(NamedTuple):
-    """A rule in the list of the settings: what it applies to, and which transports send that."""
+    """A rule in the list of the settings: its condition, and the transports that send the messages that match it."""
 
     number: int
     condition: str

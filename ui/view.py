@@ -98,7 +98,7 @@ SETTINGS_GROUPS = (
         (gettext_noop("API keys"), "/settings/keys", True), (gettext_noop("Webhooks"), "/settings/webhooks", False),
     )),
 )  # fmt: skip
-# Those of them that only the first account has.
+# The settings pages that only the first account has
 INSTALLATION_TABS = ("/settings/backups",)
 SETTINGS_TABS = tuple(tab for _, tabs in SETTINGS_GROUPS for tab in tabs)
 # The URLs of the links of the tab bar on phones; all others are under More.
@@ -381,7 +381,7 @@ _EMAIL_WORD = re.compile(r"\b([Ee])-(?=[Mm]ail)(?=[^<>]*<(?!/(?:title|option|tex
 def _html_response(body: str, status: int, visit: Visit | None) -> HTTPResponse:
     """Return a page, or a part of one, in which no line ends after the hyphen of "E-Mail" (U+2011 instead).
 
-    If the person has several accounts, its forms say which one they are for.
+    If the user has several accounts, each form that writes gets a field with the id of the open account.
     """
     if visit is not None and visit.has_several_accounts:
         body = other_accounts.name_account(body, visit)

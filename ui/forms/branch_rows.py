@@ -1,4 +1,4 @@
-"""The rows of a step's form for its branches: what is entered in each, beside the key of a stored branch.
+"""The rows in a step's form for its branches: each has inputs, and the key of its branch if that is stored.
 
 There is one empty row more than there are branches, so that a branch can be added without a script. A row that was
 emptied removes its branch.
@@ -34,8 +34,9 @@ class RowInput(NamedTuple):
 
 
 class RowFields(NamedTuple):
-    """What the rows of a field type have: the inputs of a row, and how an item is written to them and read.
+    """The inputs of the rows of a field type, and the functions that convert a stored item to them and back.
 
+    `format` returns the values of the inputs by name, and `parse` the item.
     A row counts as a branch if its input `main` is filled.
     """
 
@@ -132,7 +133,7 @@ def read_values(form: Form, kind: str) -> list[dict[str, Any]]:
 
 
 def find_name(form: Form, path: str) -> str | None:
-    """Return the input that an error at a path of a step concerns, or None if it is about no row."""
+    """Return the name of the input that an error at a path of a step concerns, or None if it is about no row."""
     match = _ITEM_PATH.match(path)
     if match is None:
         names = (_name(0, fields.main) for fields in BRANCH_FIELDS.values() if path == LISTED_KEY)

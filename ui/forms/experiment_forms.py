@@ -274,7 +274,7 @@ def restore_request(stored: dict[str, Any] | None, setup: Setup | None) -> dict[
 
 
 def find_next_name(setup: Setup, source: Variant) -> str | None:
-    """Return the name of a copy of a variant: none if the source has only its letter."""
+    """Return the name of a copy of a variant, such as `Short 2`; None if the source has no name, only its letter."""
     if not source.name:
         return None
     used = {variant.name for variant in setup.variants}

@@ -508,7 +508,10 @@ def get_choice(form: Form) -> str:
 
 
 def get_layout(form: Form) -> str:
-    """Return which fields a step's form shows, posted as `shown`, so that another choice first shows its fields."""
+    """Return a text that identifies which fields a step's form shows.
+
+    The form posts it as `shown`. If the posted choices give another text, the form is shown again with their fields.
+    """
     other = [form[name] for name in ("event_name", "field") if form[name] in (OTHER, ANY_DATA, ANY_EVENT_DATA)]
     return ".".join([get_choice(form), *other])
 

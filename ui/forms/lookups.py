@@ -68,7 +68,7 @@ def list_contact_lists(account_id: int) -> list[Any]:
 
 
 def email_subjects(events: Sequence[Any]) -> dict[str, str]:
-    """Return the subjects of the emails that events are about and no campaign names, by `resource_uid`."""
+    """Return the subjects of the emails that are the objects of events, by `resource_uid`; without campaign emails."""
     uids = {
         event.resource_uid for event in events
         if (event.resource_uid or "").startswith("message:") and not event.data.get("campaign_id")

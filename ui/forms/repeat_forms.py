@@ -71,9 +71,9 @@ def build_values(repeat: Repeat | None) -> dict[str, str]:
 
 
 def read_values(form: Form, zone: ZoneInfo) -> dict[str, Any]:
-    """Return the repetition of a form as the API takes it; fields that it did not show have their suggestion.
+    """Return the repetition of a form as the API takes it; fields that it did not show get suggested values.
 
-    The last day counts until its end. Adds an error to `until` for an invalid date.
+    The last day is included until its end. Adds an error to `until` for an invalid date.
     """
     every = form["every"] or "week"
     rule: dict[str, Any] = {"every": every.partition("_")[0], "at": form["hour"] or "09:00"}

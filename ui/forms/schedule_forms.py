@@ -20,7 +20,7 @@ _PASSED_EVERYWHERE = gettext_noop("This time has passed in every time zone. Sele
 
 
 def build_values(campaign: Campaign, visit: Visit) -> dict[str, str]:
-    """Return the values of the form fields; the fields of a choice that is not stored have its suggestion."""
+    """Return the values of the form fields; the fields of choices that are not stored have suggested values."""
     values = {"when": "now"}
     values |= dict(zip(("from_hour", "until_hour"), DEFAULT_HOURS, strict=True))
     if campaign.local_time is not None and campaign.best_hour_until is not None:
@@ -38,7 +38,7 @@ def build_values(campaign: Campaign, visit: Visit) -> dict[str, str]:
 
 
 def read_card(form: Form, campaign: Campaign, visit: Visit) -> dict[str, Any]:
-    """Return the attributes of a campaign that the card sets; add errors to the form, as for a time in the past.
+    """Return the attributes of a campaign that the card sets; add errors to the form, such as for a time in the past.
 
     The choices with a date store tomorrow until the user enters another one: without a stored time, a review of the
     campaign would offer to send it now.

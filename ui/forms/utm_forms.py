@@ -43,7 +43,10 @@ def read_choice(form: Form) -> dict[str, str | None] | None:
 
 
 def format_lines(settings: Mapping[str, str] | None) -> str:
-    """Return the parameters of a step as lines such as `source: newsletter`; one without a value if there are none."""
+    """Return the parameters of a step as lines such as `source: newsletter`, and "" for None.
+
+    Without parameters it is one line without a value.
+    """
     if settings is None:
         return ""
     return "\n".join(f"{name}: {settings[name]}" for name in utm.NAMES if settings.get(name)) or f"{utm.NAMES[0]}:"

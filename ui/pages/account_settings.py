@@ -62,7 +62,7 @@ async def _render_list(request: Request, visit: Visit, form: Form, status: int) 
 @pages.get("/<account_id:int>")
 @signed_in(access.ADMIN_SCOPE)
 async def show_account(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
-    """Show an account: its people, what it holds, and its limits."""
+    """Show an account: its users, the numbers of its objects, and its limits."""
     return await _render_account(request, visit, account_id, None, 200)
 
 
@@ -111,7 +111,7 @@ async def _change_hosts(
     posted: tuple[Form, str],
     notice: str,
 ) -> HTTPResponse:
-    """Change the public address of an account or a former one, which requests follow at once, and show a notice.
+    """Set the public address of an account, or remove a former one, and show a notice; requests use it at once.
 
     `posted` is the form and the name of its field with the address.
     """

@@ -1,7 +1,7 @@
 """Connected apps: the page where a user lets a program in (OAuth 2.1), and the list of these programs in the settings.
 
-A program that asks with a mistake gets no automatic answer: a link says where it leads, so that this page cannot be
-used to send people to another site (T52).
+A request with a mistake is not redirected automatically: the page shows a link with its target, so that this page
+cannot be used to send people to another site (T52).
 """
 
 from typing import Any

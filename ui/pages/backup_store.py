@@ -102,7 +102,7 @@ async def show_store(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("account:write")
 @forms.retry_on_change
 async def save_store(request: Request, visit: Visit) -> HTTPResponse:
-    """Save the store and the schedule; the next step is the recovery passphrase, unless somebody can read copies."""
+    """Save the store and the schedule; then ask for the recovery passphrase, unless a key can read copies already."""
     require_installation_manager(visit)
     form = Form.from_request(request)
     forms.merge_form(form, _PARTS, _build_form())
@@ -221,7 +221,7 @@ def _describe_login(copies: Copies) -> list[str]:
 @pages.post("/recovery/confirm")
 @signed_in("account:write")
 async def confirm_recovery(request: Request, visit: Visit) -> HTTPResponse:
-    """Use a recovery passphrase for all further copies, once its end was entered from where it is kept."""
+    """Use a recovery passphrase for all further copies, once the user has entered its end from where it is kept."""
     require_installation_manager(visit)
     form = Form.from_request(request)
     passphrase = recovery.unseal(form.raw("sealed"), visit.actor.name)

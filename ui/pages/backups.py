@@ -29,7 +29,7 @@ pages = Pages("ui_backups", url_prefix="/settings/backups")
 URL = "/settings/backups"
 _MAX_BACKUPS = 12
 _MAX_RUNS = 10
-# What the reason of a failure means for those who read the page, by its code. The words of its cause follow it.
+# The explanations of failures for users, by code. The page shows the text of the error after it.
 _FAILURES = {
     "unreachable": gettext_noop("The backup storage cannot be reached. Campanero tries again."),
     "refused": gettext_noop("The backup storage rejected the login, or the login may not do this. Check its keys."),

@@ -78,7 +78,7 @@ def _describe_clicks(clicks: EngagementFigures) -> str:
 def _describe_opens(opens: EngagementFigures) -> str:
     """Return the total number of opens by people, such as `5 total opens`, if it exceeds the number of people.
 
-    It may be smaller, because who clicked counts as having opened.
+    The number of opens may be smaller, because a person who clicked counts as one who opened.
     """
     if opens.total_human <= opens.people.count:
         return ""

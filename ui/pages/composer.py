@@ -321,7 +321,7 @@ async def save_card(
     request: Request, visit: Visit, campaign_id: int, form: Form, card: str, raw: dict[str, Any],
     error_fields: dict[str, str] | None = None, notice: dict[str, Any] | None = None,
 ) -> HTTPResponse:  # fmt: skip
-    """Save a change of the campaign, `raw`, that a merged form of a card makes; render the card with its errors.
+    """Save the changes `raw` of a campaign from the merged form of a card; render the card again if they have errors.
 
     `error_fields` maps error paths to fields. `notice` is shown when it is saved.
     """

@@ -1,4 +1,4 @@
-"""Connect a mailbox (OAuth 2.0): the app that the user has registered, the sign-in at the provider, and its end."""
+"""Connect a mailbox (OAuth 2.0): the registered app, the sign-in at the provider, and the disconnection."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ _ERRORS = {
 @pages.get("/connect/<name:str>")
 @signed_in("account:write")
 async def show_connection(request: Request, visit: Visit, name: str) -> HTTPResponse:
-    """Show the app, the state of the consent, and the way to the provider's sign-in."""
+    """Show the app, the state of the consent, and the button that leads to the provider's sign-in."""
     _require_provider(visit, name)
     return await _render(request, visit, name, _build_form(name))
 

@@ -30,9 +30,9 @@ _DEFAULT_HOLDOUT = 0.1
 @signed_in("campaigns:write")
 @forms.retry_on_change
 async def save(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the card of the A/B test, and do what its button `act` says: `start`, `add`, `copy:12`, `remove:12` …
+    """Save the card of the A/B test, and carry out its button `act`, such as `start`, `add`, `copy:12`, `remove:12`.
 
-    Whatever removes a text or a variant is offered to be undone.
+    If a text or a variant is removed, the notice offers to undo it.
     """
     form, campaign = await composer.merge_card(request, visit, campaign_id, "experiment")
     raw: dict[str, Any] | None = experiment_forms.read_form(form, campaign)
@@ -98,7 +98,7 @@ def _find_raw(raw: dict[str, Any], variant_id: int) -> dict[str, Any]:
 
 
 def _describe_dropped(raw: dict[str, Any] | None, campaign: Campaign) -> str:
-    """Return the notice about the first variant that loses its own content or a text by its box; else empty."""
+    """Return the notice about the first variant that loses its own content, because its box was unticked, else ""."""
     setup = campaign.setup
     posted = {variant.get("id"): variant for variant in (raw or {}).get("variants", [])}
     for row in setup.variants if setup is not None else ():

@@ -38,7 +38,10 @@ async def show_replay(request: Request, visit: Visit, flow_id: int) -> HTTPRespo
 
 
 def _require_access(visit: Visit) -> None:
-    """Raise NotAllowed for a user who must not see who contacts are: a replay compares what is masked (as the API)."""
+    """Raise NotAllowed for a user who must not see who contacts are, as the API does.
+
+    The conditions of a replay compare values that are masked for this user.
+    """
     if not visit.can(access.FULL_SCOPE):
         raise errors.NotAllowed("")
 

@@ -52,7 +52,7 @@ _DONE_PHASES: tuple[Phase, ...] = ("completed", "cancelled")
 # The account that manages the installation.
 _FIRST_ACCOUNT = 1
 _MAX_ROWS = 5
-# The orders of so many days are counted.
+# The number of days whose orders are counted
 _ORDER_DAYS = 30
 _activity_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
 # The bounce and complaint rates above which mailbox providers begin to reject messages (docs/decisions.md#6).
@@ -83,7 +83,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _load_growth(visit: Visit, days: int) -> dict[str, Any]:
-    """Return the template context of the growth of lists in the last `days` days; without lists there is none."""
+    """Return the template context of the growth of lists in the last `days` days; empty without lists with contacts."""
     formats.current_zone.set(visit.zone)
     growing = [item for item in contact_lists.measure_growth(visit.account_id) if item.size]
     bars = charts.build_growth(visit.account_id, days) if growing else []
@@ -361,7 +361,7 @@ _SUBPAGES = (
     (gettext_noop("Proposals"), "/proposals", "wand-sparkles"),
     (gettext_noop("Documentation"), "/docs", "book-open"),
 )
-# Words for what is on the settings pages, by URL: not shown, but found.
+# Words for the contents of the settings pages, by URL: not shown, but a search finds them.
 _SETTINGS_WORDS = {
     "/settings": gettext_noop("approval, time zone, language, test recipients, emergency stop, From name, reply-to"),
     "/settings/consent": gettext_noop(

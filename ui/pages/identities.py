@@ -18,7 +18,7 @@ from ui.guard import signed_in
 from ui.session import Pages, Visit
 
 pages = Pages("ui_identities", url_prefix="/settings/you/identities")
-# Whoever signed in with a provider may have no password, so a recent sign-in is the proof then.
+# A user who signed in with a provider may have no password; then a recent sign-in is required instead.
 _RECENT_MS = 15 * 60 * 1000
 
 
@@ -75,10 +75,10 @@ async def begin_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
 
 
 def _asks_password(visit: Visit, provider: SignInProvider) -> bool:
-    """Return whether a session alone is not proof for a link to a provider.
+    """Return whether the user must enter the password before an identity at a provider is linked.
 
-    That of a provider is one only for the accounts that it opens: the person who manages the provider of one account
-    could otherwise link an identity of their own, at a provider of another account, to its people.
+    It is not required if the session began with an identity that may open the provider's account. Otherwise a person
+    who manages the provider of one account could link an own identity, at another account's provider, to its users.
     """
     identity = visit.session.identity
     return identity is None or not sessions.may_open(provider.account, visit.session.method, identity)

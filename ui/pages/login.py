@@ -116,9 +116,9 @@ async def _authenticate(request: Request, form: Form) -> User | None:
 
 
 async def use_passkey(request: Request, form: Form, purpose: str = login.SECOND_FACTOR_PURPOSE) -> User | None:
-    """Return the user of a passkey, alone or after the password; raises PasskeyRefused or RateLimitExceeded.
+    """Return the user who signs in with a passkey; raises PasskeyRefused or RateLimitExceeded.
 
-    After a provider, `purpose` is that of its token.
+    As a second factor, `purpose` is that of the token in the field `pass`: after a password, or after a provider.
     """
     site, browser = passkeys.require_site(config.current()), session.read_device_token(request)
     text, ip = form.raw("credential"), request.ctx.client
@@ -144,7 +144,7 @@ async def log_out(request: Request) -> HTTPResponse:
 
 
 async def find_sign_out_key(request: Request) -> str:
-    """Return the key of the provider that the session of this browser began with, if one can sign out there, or ""."""
+    """Return the key of the provider that this browser's session began with, if it supports sign-out, else ""."""
     provider = await fetch(_find_session_provider, request.cookies.get(session.cookie_name(request)) or "")
     return provider.key if provider is not None and await flow.sign_out_url(provider, "") is not None else ""
 
@@ -163,7 +163,7 @@ async def _render_again(request: Request, form: Form, where: str, status: int) -
 
 
 async def add_second_factors(form: Form) -> None:
-    """Tell the form of the second factor which ones the user has: an authenticator app, passkeys or both."""
+    """Set `has_otp` and `has_passkeys` of the form to "yes" if the user has this second factor, else to ""."""
     if form["pass"] and (user := await fetch(login.find_code_user, form["pass"])):
         form.values["has_otp"] = "yes" if login.has_otp(user) else ""
         form.values["has_passkeys"] = "yes" if user.passkey_count else ""

@@ -296,7 +296,7 @@ async def open_account(request: Request, visit: Visit) -> HTTPResponse:
     if not number.isdecimal() or int(number) >> 63:
         raise errors.NotFound
     await commit(sessions.open_account, visit.session.id, int(number), visit.actor)
-    # What a page of the account before would have shown is not for this one.
+    # A notice of the previous account must not be shown in this one.
     view.clear_flash(request)
     session.forget_secrets(visit.session.id)
     if not form["next"] and view.is_partial(request):
@@ -309,7 +309,7 @@ async def open_account(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _has_page(visit: Visit, account_id: int, role: str, where: str) -> bool:
-    """Return whether an account has a page that a role may open there: a page of no object, or of one of its own."""
+    """Return whether a role may open the page at a path in an account, and the page is not of another's object."""
     path = where.partition("#")[0].partition("?")[0]
     try:
         if not await fetch(visit.can_open, path, role):

@@ -189,7 +189,7 @@ async def update(request: Request, visit: Visit, segment_id: int) -> HTTPRespons
 async def preview(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Show the page of a segment with changed rules, which are not saved.
 
-    Users who may not save a segment try rules with it, and without JavaScript.
+    It lets users try rules who may not save a segment, and works without JavaScript.
     """
     row = await fetch(store.get, visit.account_id, segment_id)
     form = Form.from_request(request)

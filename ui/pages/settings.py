@@ -226,7 +226,10 @@ def _build_consent_form(account: Any) -> Form:
 
 
 def _build_calendar_fields(calendar: dict[str, Any]) -> dict[str, str]:
-    """Return the fields of a stored calendar; an empty one is off. The end of the day is 00:00, as browsers have it."""
+    """Return the values of the fields for a stored calendar; all are empty if it is off.
+
+    The end of the day is `00:00`, because the time fields of browsers have no `24:00`.
+    """
     end = calendar.get("to", "")
     return {
         **{f"calendar_{day}": "yes" if day in calendar.get("days", ()) else "" for day in WEEKDAYS},
@@ -238,7 +241,7 @@ def _build_calendar_fields(calendar: dict[str, Any]) -> dict[str, str]:
 def _read_calendar(form: Form) -> dict[str, Any] | None:
     """Return the calendar of the form, None if all its fields are empty.
 
-    Without a day, every day is allowed; without a time, the day begins or ends it.
+    Without a selected day, every day is allowed; without a time, the allowed hours begin or end with the day.
     """
     days = [day for day in WEEKDAYS if form[f"calendar_{day}"] == "yes"]
     holidays = form["calendar_holidays"].split()
@@ -261,7 +264,7 @@ def _read_control_share(form: Form) -> float | None:
 
 
 def _read_days(form: Form) -> int:
-    """Return the days of the attribution window; those that are no whole number of the limits get an error."""
+    """Return the days of the attribution window; add an error unless they are a whole number within the limits."""
     limit = accounts.MAX_ATTRIBUTION_DAYS
     text = form["attribution_days"]
     days = int(text) if text.isdecimal() and len(text) < 9 else 0

@@ -253,7 +253,7 @@ async def _authenticate(request: Request, provider: SignInProvider, pending: Pen
     """
     if not form["pass"] and not pending.identity_id:
         return await login.sign_in(form["email"], form.raw("password"), None, request.ctx.client, is_linking=True)
-    # The token of a provider's sign-in is none of a right password, and the other way round.
+    # A token after a provider's sign-in is not valid as one after a password, and vice versa.
     purpose = login.PROVIDER_FACTOR_PURPOSE if pending.identity_id else login.SECOND_FACTOR_PURPOSE
     try:
         if form["pass"] and form["credential"]:

@@ -317,7 +317,7 @@ def _add_errors(form: Form, error: errors.Invalid) -> Form:
 
 
 async def _build_context(visit: Visit, form: Form, changed: int | None) -> dict[str, Any]:
-    """Return what the page of the settings shows besides the form; `changed` is the number of an opened row."""
+    """Return the template context of the settings besides the form; `changed` is the number of an opened row."""
     lists = [
         contact_list
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)

@@ -180,7 +180,7 @@ def _require_current(account_id: int, template_id: int, language: str, text_id: 
 async def _save(
     visit: Visit, template_id: int, language: str, texts: dict[str, str | None], check: Callable[[], None] | None = None
 ) -> None:
-    """Set texts of a translation; `check` is called in the write, before it."""
+    """Set texts of a translation; `check` is called in the same transaction, before the texts are set."""
     args = (visit.account_id, template_id, language, texts)
     prepared = await render_for(visit.account_id, template_edits.prepare, *args)
 

@@ -70,7 +70,7 @@ def _option_name(option: str) -> str:
 
 
 def _build_parts(kind: str) -> FormParts:
-    """Return the parts of the form of a transport; a secret is none, because it is not shown."""
+    """Return the parts of the form of a transport, without its secrets, because they are not shown."""
     declared = transports.list_options(kind)
     options = [
         FormPart(field.label, (_option_name(field.name),))

@@ -100,7 +100,7 @@ def get_title(row: Variant) -> str:
 
 
 def list_labels(variant: Variant, sms: bool = False) -> list[str]:
-    """Return the labels of what a variant has itself, with its send time."""
+    """Return the labels of the parts in which a variant differs from the campaign, with its send time."""
     own = list(variants.list_differences(variant))
     keys = [
         key for key, names in experiment_forms.DIFFERENCES.items()
@@ -146,7 +146,7 @@ def describe_split(setup: Setup, sendable: int) -> str:
 
 
 def _count_held_out(setup: Setup, sendable: int) -> int:
-    """Return about how many contacts get nothing: each is drawn by itself, so the number varies."""
+    """Return the expected number of contacts in the holdout; the real one varies, as each is drawn independently."""
     return round(sendable * float(setup.experiment.holdout))
 
 
@@ -177,12 +177,12 @@ def describe_sample(sample: SampleSize, sendable: int) -> str:
 
 
 def round_size(number: int) -> int:
-    """Return a number rounded to two digits that count."""
+    """Return a number rounded to two significant digits."""
     return round(number, 2 - len(str(number))) if number > 99 else number
 
 
 def describe_delay(minutes: int) -> str:
-    """Return how much later a variant is sent."""
+    """Return the text that says how much later a variant is sent, such as `2 hours later`."""
     return gettext("%(duration)s later", duration=describe_minutes(minutes))
 
 

@@ -91,7 +91,10 @@ def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
 
 
 def _label_converted(result: ExperimentResult, event: str) -> str:
-    """Return the label of what is compared, if the other columns differ from it: they count the winner's rest too."""
+    """Return the label of the column with the compared conversions, or "" if other columns have the same numbers.
+
+    The other columns also count the recipients who got the winner after the test.
+    """
     if result.metric == "event":
         return event
     if all(row.recipients == row.test_recipients for row in result.variants):
@@ -248,9 +251,9 @@ def describe_chooser(actor: str | None) -> str:
 
 
 def describe_chance(result: TestFigures, row: VariantResult | SplitVariant) -> tuple[str, str]:
-    """Return the chance of a variant to be the best as text, and a word for it; empty if nothing can be said.
+    """Return the chance of a variant to be the best as text, and a word for it; both "" if there is none.
 
-    A chance of a result that is too close to call would contradict it.
+    There is none if it is too early or the result is too close to call, because a chance would contradict that.
     """
     if result.decision is None or result.decision.code in ("too_early", "too_close") or row.chance is None:
         return "", ""

@@ -62,7 +62,7 @@ _TYPE_PREDICATE_LABELS = {
     },
     "json": {"true": gettext_noop("is yes"), "false": gettext_noop("is not yes")},
 }  # fmt: skip
-# The labels of `present` and `blank` by what the ids of a field name
+# The labels of `present` and `blank`, by the kind of object that the ids of a field refer to
 _ID_PREDICATE_LABELS = {
     "list": {"present": gettext_noop("any list"), "blank": gettext_noop("no list")},
     "flow": {"present": gettext_noop("any flow"), "blank": gettext_noop("no flow")},

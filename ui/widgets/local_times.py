@@ -1,4 +1,4 @@
-"""When a campaign with a local time leaves, in words: in the composer, in its review and in its report."""
+"""When a campaign with a local time is sent, as texts of the composer, its review and its report."""
 
 from datetime import time
 from typing import NamedTuple
@@ -23,7 +23,7 @@ _SOURCES = {
 
 
 class LocalMoment(NamedTuple):
-    """A moment at which a campaign leaves: the time, the cities of its time zones, and its contacts."""
+    """A moment at which a campaign is sent: the time, the cities of its time zones, and its contacts."""
 
     at: int
     places: str
@@ -41,7 +41,7 @@ class LocalHour(NamedTuple):
 
 
 class LocalTimes(NamedTuple):
-    """When a campaign with a local time leaves.
+    """When a campaign with a local time is sent.
 
     `text` is its time. `hours` has the hours of a campaign that is sent at the best hour of each contact. `first_at`
     and `last_at` are in Unix milliseconds, None without recipients. `sources` are (where a time zone comes from, number
@@ -59,7 +59,7 @@ class LocalTimes(NamedTuple):
 
 
 def build_local_times(campaign: Campaign) -> LocalTimes | None:
-    """Return when a campaign with a local time leaves, or None for any other campaign."""
+    """Return when a campaign with a local time is sent, or None for any other campaign."""
     if campaign.local_time is None:
         return None
     times = local_preflight.get_send_times(campaign.account_id, campaign.id, is_exact=False)
@@ -129,12 +129,12 @@ def describe_calendar(account: Account, channel: str) -> str:
 
 
 def describe_source(source: str) -> str:
-    """Return where a time zone comes from, by its code."""
+    """Return the text that says where a time zone comes from, by its code."""
     return gettext(_SOURCES[source])
 
 
 def describe_time(campaign: Campaign) -> str:
-    """Return the local time of a campaign, or the hours of which each contact gets the best."""
+    """Return the local time of a campaign as text, or the range of hours in which each contact's best one is used."""
     text = formats.format_local_time(str(campaign.local_time))
     if campaign.best_hour_until is None:
         return text

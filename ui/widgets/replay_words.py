@@ -37,7 +37,10 @@ class Row(NamedTuple):
 
 
 class PersonWords(NamedTuple):
-    """A contact of the sample: its id and name, and its messages as (time, step, why not) in both versions."""
+    """A contact of the sample, and its messages in both versions of the flow.
+
+    A message is a time in Unix milliseconds, the title of its step, and why it is not sent, or "".
+    """
 
     contact_id: int
     name: str
@@ -106,7 +109,7 @@ def describe_headline(result: ReplayResult, days: int) -> str:
 
 
 def describe_orders(orders: ReplayOrders, is_gained: bool) -> str:
-    """Return a sentence about the orders that only one of the versions would have a message before."""
+    """Return a sentence about the orders that follow a message of only one version: the changes, if `is_gained`."""
     amount = formats.data_value(round(orders.amount, 2))
     if is_gained:
         return ngettext(
@@ -278,7 +281,7 @@ def describe_error(code: str | None) -> str:
 
 
 def summarize(account_id: int, result: ReplayResult, days: int) -> dict[str, Any]:
-    """Return what the page of a result shows."""
+    """Return the template context of the page of a result."""
     titles = {step.step_id: name_step(account_id, step) for step in result.steps}
     orders = [
         describe_orders(count, is_gained)
