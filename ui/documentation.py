@@ -297,7 +297,7 @@ class SearchResult(NamedTuple):
 
 
 class SearchIndex:
-    """A search of parts of the documentation, whose words are counted once; queries are in one language."""
+    """A search index of parts of the documentation, with their words counted; queries are in the one `language`."""
 
     def __init__(self, parts: Iterable[Part], language: str = DEFAULT_LANGUAGE) -> None:
         self._language = language

@@ -29,7 +29,7 @@ def translated(label: str) -> str:
 
 
 def sms_sender(sender: str | None) -> str:
-    """Return the sender of an SMS, or that none is set; the placeholder of captured SMS is not a sender."""
+    """Return the sender of an SMS, or a text that says that there is none, as for the placeholder of captured SMS."""
     return gettext("No sender yet") if sender in (None, "", senders.CAPTURE_SENDER) else sender
 
 

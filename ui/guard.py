@@ -279,7 +279,7 @@ async def _handle_errors(request: Request, answer: Awaitable[HTTPResponse | None
 
 
 def _describe_refusal(error: errors.Invalid) -> str:
-    """Return why a request without a form is refused; for an object in use, by what."""
+    """Return why a request without a form is refused; for an object in use, the names of what uses it."""
     names = [str(user["name"]) for user in error.extra.get("used_by", ()) if "name" in user]
     return gettext("In use by: %(names)s.", names=formats.join_names(names)) if names else error.message
 

@@ -317,7 +317,10 @@ def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
 
 
 def _join_counted(labels: Mapping[str, str], counts: Mapping[str, int]) -> str:
-    """Join labels with their counts, without those that are 0; a single one without its count, which the text has."""
+    """Join labels with their counts; those with a count of 0 are left out.
+
+    A single label is returned without its count, because the caller's text contains that number.
+    """
     counted = [(gettext(label), counts[name]) for name, label in labels.items() if counts.get(name)]
     if len(counted) == 1:
         return counted[0][0]

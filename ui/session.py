@@ -141,10 +141,10 @@ def browser_language(request: Request) -> str:
 def _load_session(
     token: str, whole: bool
 ) -> tuple[Any, list[TeamMember], Rights, delivery_status.SendingSummary | None, int | None] | None:
-    """Return the session of a cookie's token, the person's memberships and rights, or None for no session.
+    """Return the session of a cookie's token, the user's memberships and rights, or None if there is no session.
 
-    With `whole`, what the sidebar shows follows: the sending summary, and the number of open proposals of agents
-    (`proposals.count_for_navigation`).
+    With `whole`, the last two values are set, for the sidebar: the sending summary, and the number of open proposals of
+    agents (`proposals.count_for_navigation`).
     """
     session = sessions.find_by_cookie(token)
     if session is None:

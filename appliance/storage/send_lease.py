@@ -44,7 +44,7 @@ _state = _State()
 
 
 def require(reason: str, wake: Callable[[], None]) -> None:
-    """Permit nothing until `extend` is called, for a reason that people read; `wake` is called if blocks are wanted."""
+    """Permit nothing until `extend` is called; users are shown the reason. `wake` is called if blocks are wanted."""
     _state.is_required, _state.reason, _state.wake = True, reason, wake
 
 
@@ -64,7 +64,7 @@ def extend(until: float, blocks: Iterable[int]) -> None:
 
 
 def lose(reason: str) -> None:
-    """Permit nothing from now on, for a reason that people read."""
+    """Permit nothing from now on; users are shown the reason."""
     _state.until, _state.reason = 0.0, reason
     with _state.lock:
         waiting = [future for futures in _state.wanted.values() for future in futures]

@@ -1,4 +1,4 @@
-"""The backups page: backups on this machine, copies on another machine, and what their test restore said.
+"""The backups page: backups on this machine, copies on another machine, and the result of their test restore.
 
 The set-up of copies, with the recovery passphrase, is in `backup_store.py`. All of it is for those who manage the
 installation: owners and admins of the first account.

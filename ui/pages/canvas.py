@@ -228,7 +228,7 @@ class _RowSplitter:
         return kind is not None and kind.name == "social" and not any("<a " in piece for piece in pieces)
 
     def _write_band(self, html: str, path: str) -> str:
-        """Return the HTML of a placeholder on a band as wide and coloured as other sections; in a column without it."""
+        """Return the HTML of a placeholder on a band with the width and colour of sections; in a column, without it."""
         if _is_in_column(path):
             return _wrap_in_table_row(html, path)
         return (

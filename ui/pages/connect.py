@@ -172,7 +172,7 @@ def _to_use(text: str) -> Use:
 
 
 def _use_of(name: str) -> Use:
-    """Return what the consent is asked for: for SMTP if the relay logs in with this provider, else for the HTTP API."""
+    """Return the use of the requested consent: SMTP if the relay logs in with this provider, else the HTTP API."""
     email = config.current().email
     needed = find_use(email)
     return "smtp" if needed == (name, "smtp") or (needed is None and email.relay.login == name) else "api"

@@ -122,7 +122,7 @@ def status_chips(counts: statuses.StatusCounts | None = None) -> list[Chip]:
 
 
 def describe_filters(account_id: int, state: dict[str, str], all_lists: dict[int, Any]) -> list[ActiveFilter]:
-    """Return the labels of the active filters that have no chip, each with the names of its query parameters."""
+    """Return the active filters that are not chips (quick filters) of the table, each with its query parameters."""
     filters = []
     if state.get("list_id"):
         filters.append(ActiveFilter(_list_filter_label(account_id, state["list_id"], all_lists), ("list_id",)))

@@ -155,7 +155,7 @@ def _iterate_operations(document: dict[str, Any]) -> Iterator[tuple[str, tuple[s
 
 
 def _select_components(part: Any, components: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the components to which a part of a document refers, directly or through others, and all security ones."""
+    """Return the components that a part of a document refers to, also through others, and all security schemes."""
     chosen: dict[str, dict[str, Any]] = {"securitySchemes": components.get("securitySchemes", {})}
     unread = [part]
     while unread:

@@ -1,4 +1,4 @@
-"""The replay of a flow against the events of the past: start, progress, result, and the file of people."""
+"""The replay of a flow against past events: start, progress, result, and the file of its contacts."""
 
 from typing import Any
 
@@ -119,7 +119,7 @@ async def cancel_replay(request: Request, visit: Visit, flow_id: int) -> HTTPRes
 @pages.get("/<flow_id:int>/replay/file", name="file")
 @signed_in(access.EXPORT_SCOPE)
 async def download_people(request: Request, visit: Visit, flow_id: int) -> HTTPResponse | None:
-    """Send the file with who would have got what and when; the download is recorded in the audit log."""
+    """Send the CSV file of the messages that each contact would have got; the download is recorded in the audit log."""
     people = await fetch(replays.get_people, visit.account_id, flow_id)
     name = f"flow-{flow_id}-replay.csv"
     await audit.record_export(visit.actor, visit.account_id, name, (), len(people))

@@ -231,7 +231,7 @@ def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int,
 
 
 def _list_ways(step: dict[str, Any] | None) -> dict[str, str]:
-    """Return the labels of the branches of a random split by their keys; empty for any other step, or none."""
+    """Return the labels of the branches of a random split by their keys; empty for any other step and for None."""
     if step is None or step["type"] != "random_split":
         return {}
     return BY_TYPE[step["type"]].list_branches(branches.get_props(step))

@@ -100,7 +100,7 @@ async def create_owner(request: Request, token: str) -> HTTPResponse:
 
 
 def _create_owner(by: Actor, new: users.NewUser, account_name: str, language: str) -> Any:
-    """Create the owner, who keeps a language that was chosen; without one, pages follow the browser."""
+    """Create the owner and return that user; `language` becomes the user's, or "" lets pages follow the browser."""
     owner = audit.run_and_record(by, "user_add", users.create_first_owner, new, account_name)
     if language in i18n.LANGUAGES:
         users.set_preference(owner.id, users.LANGUAGE_PREFERENCE, language)

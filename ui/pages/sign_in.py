@@ -116,7 +116,10 @@ async def finish(request: Request, key: str) -> HTTPResponse:
 
 
 async def _enter(request: Request, provider: SignInProvider, begun: Begun, claims: Claims) -> HTTPResponse:
-    """Return the response for a verified person: a session, the form for what is missing, or a linked identity."""
+    """Link an identity, accept an invitation, or sign in, whichever the verified person began; return the response.
+
+    A sign-in that needs a code or a password redirects to the form for it.
+    """
     if begun.user_id:
         return await _link_to_visit(request, provider, begun, claims)
     if begun.invitation_id:
@@ -164,7 +167,7 @@ async def _join(request: Request, provider: SignInProvider, claims: Claims) -> S
 
 
 async def _link_to_visit(request: Request, provider: SignInProvider, begun: Begun, claims: Claims) -> HTTPResponse:
-    """Link an identity to the user who began it, if this user is still signed in with the same session."""
+    """Link an identity to the user who asked for it, if this user is still signed in with the same session."""
     visit = await session.load_visit(request)
     if visit is None or (visit.user.id, visit.session.id) != (begun.user_id, begun.session_id):
         raise ProviderError(gettext("You were signed out. Sign in, and link the account again."))
@@ -298,7 +301,7 @@ async def _render_missing(
 @pages.get("/<key:str>/sign-out")
 @public_page
 async def sign_out(request: Request, key: str) -> HTTPResponse:
-    """Redirect to the page of a provider that signs out of it, too; to the sign-in page if it has none."""
+    """Redirect to the sign-out page of a provider, or to the sign-in page if the provider has none."""
     provider = await fetch(providers.find, key)
     url = await flow.sign_out_url(provider, f"{config.base_url(config.current())}/login")
     return HTTPResponse("", 303, {"location": url or "/login?bye=1"})

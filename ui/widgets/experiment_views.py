@@ -50,7 +50,7 @@ class VariantView(NamedTuple):
 class TestView(NamedTuple):
     """The test or holdout group of a draft. `is_test` is false for a holdout group alone.
 
-    `split`, `sample` and `basis` are sentences about its size, and `reach` is about how many contacts get the campaign.
+    `split`, `sample` and `basis` are sentences about its size, `reach` is the expected number of contacts who get it.
     `events` are those to choose from, by group.
     """
 

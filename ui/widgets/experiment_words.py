@@ -124,7 +124,7 @@ def format_chance(chance: float) -> str:
 
 
 def describe_decision(result: TestFigures) -> tuple[str, str]:
-    """Return what the counts say as a sentence, and the class of its banner."""
+    """Return the result of a test as a sentence, and the class of its banner."""
     decision = result.decision
     if decision is None:
         return gettext("The test starts with the first message."), "info"
@@ -199,7 +199,7 @@ def _metric_label(result: TestFigures) -> str:
 
 
 def _describe_next(result: ExperimentResult) -> str:
-    """Return what happens next, or what was decided and by whom."""
+    """Return a sentence about what happens next, or about the decision and who made it; "" for a draft."""
     ends = formats.when(formats.parse_time(result.ends_at)) if result.ends_at else ""
     if result.state == "draft":
         return ""
@@ -296,7 +296,7 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
 
 
 def _describe_plausible(low: float, high: float) -> str:
-    """Return which differences of conversions are plausible; negative ones are fewer conversions."""
+    """Return a sentence with the plausible range of additional conversions; a negative number means fewer."""
     least, most = (formats.number(round(abs(value))) for value in (low, high))
     if high < 0:
         return gettext("Anything from %(low)s to %(high)s fewer conversions is plausible.", low=most, high=least)

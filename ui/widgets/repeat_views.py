@@ -1,4 +1,4 @@
-"""A repeating campaign on its pages: its rule, its next dates, and what became of the dates that are over."""
+"""A repeating campaign on its pages: its rule, its next dates, and the results of its past dates."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,10 @@ _SHOWN_OCCURRENCES = 12
 
 
 class PastDate(NamedTuple):
-    """A date that is over; `campaign` is what was sent, None if nothing was or it was deleted; `text` says which."""
+    """A past date of a repeating campaign, in Unix milliseconds; `text` says what was sent, or why nothing was.
+
+    `campaign` is the campaign that was sent, or None if nothing was sent or it was deleted.
+    """
 
     due_at: int
     text: str
@@ -21,7 +24,10 @@ class PastDate(NamedTuple):
 
 
 class SeriesView(NamedTuple):
-    """The repetition of a campaign in words; `rule` is empty if it repeats no longer."""
+    """The repetition of a campaign: its rule as text, "" if it no longer repeats, and its next and past dates.
+
+    `dates` and `ends_at` are in Unix milliseconds; `ends_at` is None without an end.
+    """
 
     rule: str
     dates: list[int]

@@ -22,7 +22,7 @@ class BranchWords(NamedTuple):
 
 
 class SplitTestWords(NamedTuple):
-    """What the counts say (`title` and `detail`, with the class of the banner), who chose what, and the branches.
+    """The result of a test (`title` and `detail`, with `tone` as the class of the banner), who chose, and the branches.
 
     `shares` says which shares the branches have now, if they are those of a later batch.
     """

@@ -107,8 +107,9 @@ _PORT_REFUSED = gettext_stored("port %(port)s is not allowed")
 
 
 def find_url_fault(url: str) -> str | None:
-    """Return why a URL can never be requested, as an English predicate for `gettext`, or None if it may be requested.
+    """Return why a URL can never be requested, or None if it may be requested.
 
+    The reason is an English clause for `gettext`, such as `it is not public`.
     The IP addresses of the host are checked later, by each request.
     """
     try:

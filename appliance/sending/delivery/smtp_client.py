@@ -259,7 +259,7 @@ class OpenedEnvelope(NamedTuple):
     data: "asyncio.Future[Reply] | None"
 
     def is_accepted(self) -> bool:
-        """Return whether all replies are there and good, so that there is nothing to wait for."""
+        """Return whether all replies have arrived and are positive, so that the message can be sent without a wait."""
         if self.rcpt is None or self.data is None or not self.data.done() or self.data.exception():
             return False
         return self.mail.result().is_good and self.rcpt.result().is_good and self.data.result().code == 354

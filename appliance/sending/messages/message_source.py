@@ -16,9 +16,7 @@ MAX_SOURCE_BYTES = 2_000_000
 
 
 class NotReproducible(Exception):
-    """The content of a message cannot be shown; the exception's text is the reason, an English predicate for
-    `gettext`.
-    """
+    """The content of a message cannot be shown; the exception's text is the reason, an English clause for `gettext`."""
 
 
 def get_source(account_id: int, message_id: int) -> bytes:

@@ -233,7 +233,10 @@ def _build_notice(label: str, days_left: int | None) -> SystemEmail:
 
 
 def _list_due() -> Iterator[tuple[str, Use]]:
-    """Yield (name of the provider, use) of the consent that the active transport needs, if it was not used lately."""
+    """Yield (name of the provider, use) of the consent that the active transport needs, if it is due for a refresh.
+
+    It is due `_REFRESH_MS` after the last refresh, unless it failed.
+    """
     needed = find_use(config.current().email)
     if needed is None:
         return
@@ -247,7 +250,7 @@ def _list_due() -> Iterator[tuple[str, Use]]:
 
 
 def keep_alive() -> None:
-    """Refresh the consent that the active transport needs if it was not used lately, and warn if it ends soon.
+    """Refresh the consent that the active transport needs if that is due, and warn if it ends soon.
 
     Waits for the provider. A provider that cannot be reached is tried again in the next hour.
     """

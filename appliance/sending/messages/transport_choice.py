@@ -188,7 +188,7 @@ class TransportStatus(NamedTuple):
 
 
 def list_transport_statuses(email: Email, status: SendStatus) -> list[TransportStatus]:
-    """Return the state of all transports that email may leave with, the default one first."""
+    """Return the state of all transports that may send email, the default one first."""
     paused = {item.provider: (item.text, item.until) for item in status.paused_transports}
     full = {limit.name: limit for limit in status.exhausted_limits}
     warming = {item.day.domain: item for item in status.warming_domains}

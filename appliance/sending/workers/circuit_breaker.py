@@ -380,9 +380,9 @@ class UnreachableHosts:
 
 
 class StopSwitch:
-    """What stops all sending of this process: its end (`stopping`), a STOP file, the storage, and a lost lease.
+    """The reasons that stop all sending of this process: its end (`stopping`), a STOP file, the storage, a lost lease.
 
-    The stop switch of an account is not checked here.
+    The stop of a single account is not checked here.
     """
 
     def __init__(self) -> None:

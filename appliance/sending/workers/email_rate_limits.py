@@ -275,10 +275,10 @@ class EmailRateLimits(RateLimits):
         return RulesChooser(self._rules, self._get_states(unavailable), begin_probe)
 
     def falls_over(self, row: LedgerRow, unavailable: Collection[str]) -> bool:
-        """Return whether another transport may take a message at once, because its own takes no messages now.
+        """Return whether another transport may be chosen for a message, because its own takes no messages now.
 
-        If none of them is open, the message waits in the queue. While its own is open, it would be chosen again, in a
-        loop. A message that may have been accepted keeps its transport.
+        While its own is open, that one would be chosen again, in a loop. If no other is open, the message waits in the
+        queue. A message that may have been accepted keeps its transport.
         """
         return self._rules.has_alternative(row) and not self._get_states(unavailable).is_open(row.provider, row)
 

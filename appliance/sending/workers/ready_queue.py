@@ -272,11 +272,11 @@ class ReadyQueue:
     # What a worker that gets no message waits for.
 
     def _waits_for_limits(self) -> bool:
-        """Return whether messages wait for a limit or for their content, or a failed refill will be tried again.
+        """Return whether the queue waits for a limit, for content to be compiled, or to repeat a failed refill.
 
-        A message that `poll` leaves in `_rendered` waits for the overall limit, so a refill brings nothing that may be
-        sent sooner. If messages wait only for other limits, a refill in progress may bring messages that need not wait,
-        so the result is then False.
+        Messages that `poll` leaves in `_rendered` wait for the overall limit: the result is True, because a refill
+        brings nothing that may be sent sooner. Otherwise the result is False during a refill, which may bring messages
+        that need not wait.
         """
         if self._rendered or self._filling is not None:
             return bool(self._rendered)

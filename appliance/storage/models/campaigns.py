@@ -92,7 +92,10 @@ class SendTime(Table):
 
 
 class ClickHour(Table):
-    """How many messages a contact first clicked in an hour of the day on their own clock, without those of machines."""
+    """The number of messages whose first click by a contact was in an hour of the day, in the contact's time zone.
+
+    Clicks by machines are left out.
+    """
 
     id = None
     contact = ForeignKeyField(Contact, on_delete="CASCADE", index=False)

@@ -1,4 +1,4 @@
-"""Tables of flows: their triggers, steps and runs, requests, replays and tests; what segment triggers have seen."""
+"""Tables of flows: their triggers, steps, runs, requests, replays and tests, and the members of watched segments."""
 
 from peewee import (
     SQL,

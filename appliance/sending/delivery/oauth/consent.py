@@ -49,7 +49,7 @@ class Begun(Struct, frozen=True):
 
 
 class DeviceCode(NamedTuple):
-    """What the user enters where (RFC 8628, section 3.2), and the sealed state."""
+    """The code that the user enters, the URL of the page for it (RFC 8628, section 3.2), and the sealed state."""
 
     user_code: str
     url: str
