@@ -146,3 +146,50 @@ def test_buttons_that_could_be_nouns_have_a_context() -> None:
     """A button such as Copy is marked as a verb, because other languages have another word for the noun."""
     unmarked = re.compile(rf"""_\(["']({"|".join(_VERBS_THAT_ARE_NOUNS)})["']\)""")
     assert [path.name for path in Path("ui/html").rglob("*.html") if unmarked.search(path.read_text())] == []
+
+
+# The quotation marks of each language, with the narrow spaces of French inside them.
+_QUOTATION_MARKS = {
+    "de": ("„", "“"), "es": ("“", "”"), "fr": ("«\u202f", "\u202f»"), "it": ("“", "”"), "ja": ("「", "」"),
+    "nl": ("“", "”"), "pl": ("„", "”"), "pt_BR": ("“", "”"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_translations_quote_what_the_text_quotes(language: str) -> None:
+    """A value in quotation marks has those of the language in its translation."""
+    before, after = map(re.escape, _QUOTATION_MARKS[language])
+    faults, quoted = [], 0
+    for message in read_catalogue(language):
+        if not message.id:
+            continue
+        text = message.id if isinstance(message.id, str) else message.id[-1]
+        values = re.findall(r"“%\((\w+)\)s”", text)
+        quoted += len(values)
+        for translation in [message.string] if isinstance(message.string, str) else message.string:
+            faults += [
+                f"{name}: {translation!r}"
+                for name in values
+                if not re.search(rf"{before}%\({name}\)s{after}", translation)
+            ]
+    assert not faults and quoted > 100, "\n".join(faults)
+
+
+# What notices and questions say of the name of a list, campaign, file or other thing that users name.
+_NAMED = re.compile(
+    r"(?:Account|Campaign|Form|List|Segment|Tag|form|tag|template|copy of|merged into|(?:added to|removed from|from)) "
+    r"%\(name\)s[.: ?]|^(?:Archive|Cancel|Close|Delete|Disconnect|Permanently delete|Reject|Resume|Revoke|Start) "
+    r"%\(name\)s\?$|^%\(name\)s (?:archived|deleted|restored|added\.|is "
+    r"(?:archived|in use|live|paused|ready|scheduled)|was (?:added|deleted|discarded|paused|permanently|rejected))"
+)
+
+
+def test_notices_and_questions_quote_names() -> None:
+    """“Delete me” was deleted: without quotation marks, a name of several words reads as part of the sentence."""
+    texts = [
+        text
+        for message in catalogues.extract()
+        for text in ((message.id,) if isinstance(message.id, str) else message.id)
+    ]
+    assert not [text for text in texts if _NAMED.search(text)]
+    assert sum(bool(_NAMED.search(text.translate({ord("“"): None, ord("”"): None}))) for text in texts) > 50

@@ -159,11 +159,11 @@ def test_imports_and_bulk_actions_are_one_line(user: ScriptlessBrowser, api: Cli
     for box in page.all("td.choose input"):
         box.set("checked", "")
     page.one("#tag-name").set("value", "vip")
-    assert page.press("Add tag").has(".toast", "Tag vip added to 11 contacts.")
+    assert page.press("Add tag").has(".toast", "Tag “vip” added to 11 contacts.")
     page = HtmlPage(user, "/activity")
     [imported] = lines_of(page, "Import customers.csv: 60 contacts added by")
     assert lines_of(page, "customers.csv") == [imported] and "updated" not in text_of(imported)
-    assert "Tag vip added to 11 contacts." in text_of(lines_of(page)[0])
+    assert "Tag “vip” added to 11 contacts." in text_of(lines_of(page)[0])
     assert lines_of(page, "import1") == []
     assert "Import customers.csv: 60 contacts added by" in HtmlPage(user, "/").text
     [link] = [link for link in select(imported, "a") if text_of(link) == "Show events"]
@@ -191,7 +191,7 @@ def test_skipped_contacts_of_a_campaign_are_one_line(
     api.wait(f"/campaigns/{campaign}", lambda row: row["status"] == "completed")
     wait_for_import(api, upload(api, "email\nlate1@example.org\nlate2@example.org\n", "late.csv"))
     page = HtmlPage(user, "/activity")
-    [line] = lines_of(page, "Campaign Spring menu started")
+    [line] = lines_of(page, "Campaign “Spring menu” started")
     assert "4 contacts skipped: not subscribed" in text_of(line)
     assert lines_of(page, "Email skipped") == [] and len(lines_of(page, "Import late.csv")) == 1
     assert "4 contacts skipped: not subscribed" in HtmlPage(user, "/").text

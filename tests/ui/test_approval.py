@@ -92,8 +92,8 @@ def test_pages_name_who_decided(api: Client, visitors: dict[str, Visitor], list_
     owner.send("POST", campaign_path(campaign, "reject"), {"note": " "})
     assert api.get(path).json["approval_state"] == "pending_review"
     owner.send("POST", campaign_path(campaign, "reject"), {"note": "Shorter"})
-    assert f"{name} was rejected: Shorter" in editor.send("GET", "/").text
-    assert f"{name} was rejected: Shorter" not in owner.send("GET", "/").text
+    assert f"“{name}” was rejected: Shorter" in editor.send("GET", "/").text
+    assert f"“{name}” was rejected: Shorter" not in owner.send("GET", "/").text
     for rejected in (editor.send("GET", path).text, editor.send("GET", campaign_path(campaign, "send")).text):
         assert re.search(r"Rejected by [^<,]+, today [^<]*: “Shorter”", rejected)
 

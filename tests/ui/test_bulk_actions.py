@@ -61,7 +61,7 @@ def test_bulk_actions_of_flows(api: Client, paper: ScriptlessBrowser) -> None:
     live, paused, draft = (create_flow(api, name, status=status) for name, status in (
         ("Live", "active"), ("Resting", "active"), ("Sketch", "draft")))  # fmt: skip
     page = paper.post("/flows/acts", act="pause", ids=[paused, draft])
-    assert notice_text(page).startswith("Resting is paused.")
+    assert notice_text(page).startswith("“Resting” is paused.")
     assert rows(paper.get("/flows?sort=name")) == ["Live", "Resting", "Sketch"]
     assert rows(paper.get("/flows?status=paused")) == ["Resting"]
     page = paper.post("/flows/acts", **{"act": "archive", "all": "yes"})
@@ -70,7 +70,7 @@ def test_bulk_actions_of_flows(api: Client, paper: ScriptlessBrowser) -> None:
     statuses = {row["name"]: row["status"] for row in api.get("/flows").expect(200)}
     assert statuses == {"Live": "active", "Resting": "paused", "Sketch": "draft"}
     page = paper.post(f"/flows/{live}/archive", inside="stay")
-    assert notice_text(page).startswith("Live is archived.") and "Live restored." in notice_text(paper.undo(page))
+    assert notice_text(page).startswith("“Live” is archived.") and "“Live” restored." in notice_text(paper.undo(page))
     assert api.get(f"/flows/{live}").expect(200)["status"] == "active"
     paper.post("/flows/acts?only=" + str(live), act="duplicate")
     copy = api.get("/flows", search="Live (copy)").expect(200)[0]
@@ -93,7 +93,7 @@ def test_archiving_a_flow_with_contacts(api: Client, paper: ScriptlessBrowser) -
     api.wait(f"/flows/{flow_id}", lambda row: row["stats"]["active"] == 1)
     assert "1 contact in the flow" in paper.post("/flows/acts", act="archive", ids=[flow_id])
     page = paper.post("/flows/acts", act="archive", ids=[flow_id], expected="1", inside="out")
-    assert notice_text(page).startswith("Full is archived.") and "Undo" not in notice_text(page)
+    assert notice_text(page).startswith("“Full” is archived.") and "Undo" not in notice_text(page)
 
 
 def test_bulk_actions_of_templates(api: Client, paper: ScriptlessBrowser) -> None:

@@ -52,7 +52,7 @@ def test_a_report_is_saved_as_a_template(
     [template] = api.get("/templates", search="Best of spring").expect(200)
     assert template["subject"] == api.get(f"/campaigns/{sent_campaign['id']}").json["template"]["subject"]
     page.locator(".toast").get_by_role("button", name="Undo").click()
-    expect(page.locator(".toast")).to_contain_text("Best of spring deleted.")
+    expect(page.locator(".toast")).to_contain_text("“Best of spring” deleted.")
     assert api.get("/templates", search="Best of spring").expect(200) == []
 
 
@@ -159,9 +159,9 @@ def test_every_email_is_saved_as_a_template(
         page = HtmlPage(user, path)
         assert page.all("button[commandfor=save-template]", "Save as template"), path
         page.fill("Template name", f"Place {number}")
-        assert page.press("Save template").has(".toast", f"Saved as the template Place {number}."), path
+        assert page.press("Save template").has(".toast", f"Saved as the template “Place {number}”."), path
     page = HtmlPage(user, "/campaigns?search=My+draft").press("Save as template")
-    assert page.has(".toast", "Saved as the template My draft.")
+    assert page.has(".toast", "Saved as the template “My draft”.")
     assert re.fullmatch(r"/templates/\d+/edit", page.follow("Open template").path)
     browser_page.goto(f"/campaigns/{draft}/content")
     browser_page.get_by_role("button", name="More actions", exact=True).click()
@@ -173,4 +173,4 @@ def save_as(page: Page, name: str) -> None:
     """Fill in the dialog and check its notice."""
     page.get_by_label("Template name").fill(name)
     page.get_by_role("button", name="Save template").click()
-    expect(page.locator(".toast")).to_contain_text(f"Saved as the template {name}.")
+    expect(page.locator(".toast")).to_contain_text(f"Saved as the template “{name}”.")

@@ -43,7 +43,7 @@ def test_bulk_actions_of_campaigns(browser_page: Page, api: Client) -> None:
     page.goto("/campaigns?search=Bulk&phase=completed")
     page.get_by_role("button", name="More actions for Bulk one").click()
     page.locator(".menu:popover-open").get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("dialog")).to_contain_text("Delete Bulk one?")
+    expect(page.get_by_role("dialog")).to_contain_text("Delete “Bulk one”?")
     page.get_by_role("dialog").get_by_role("link", name="Cancel").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
 

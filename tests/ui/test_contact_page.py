@@ -48,7 +48,7 @@ def test_lists_and_tags(browser_page: Page, api: Client, anna: int) -> None:
     page.goto(f"/contacts/{anna}")
     page.get_by_label("New tag").fill("regular")
     page.get_by_label("New tag").press("Enter")
-    expect(page.locator(".toast")).to_contain_text("Tag regular added to 1 contact.")
+    expect(page.locator(".toast")).to_contain_text("Tag “regular” added to 1 contact.")
     page.get_by_role("button", name="Remove the tag regular").click()
     expect(page.get_by_text("No tags.")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
@@ -136,7 +136,7 @@ def test_merging_contacts(user: ScriptlessBrowser, api: Client, anna: int) -> No
     other = {"first_name": "anna", "last_name": "KURZ", "email": "ak@example.net", "opt_in": True}
     other_id = api.post("/contacts", other).expect(201)["id"]
     page = HtmlPage(user, f"/contacts/{anna}").follow("ak@example.net").press("Merge contacts")
-    assert page.has(".toast", "Contacts merged into Anna Kurz.")
+    assert page.has(".toast", "Contacts merged into “Anna Kurz”.")
     assert api.get(f"/contacts/{other_id}").status == 404
     merged = api.get(f"/contacts/{anna}").json
     assert {channel["value"]: channel["subscribed"] for channel in merged["channels"]} == {
@@ -163,7 +163,7 @@ def test_adding_a_contact_with_consent(browser_page: Page, user: ScriptlessBrows
     assert not form.is_checked("This contact agreed to receive emails")
     assert form.texts("#f-language option")[:4] == ["Unknown", "English", "German", "Spanish"]
     form.fill("Email", "quiet@example.net")
-    assert form.press("Add contact").has(".toast", "quiet@example.net was added but is not subscribed")
+    assert form.press("Add contact").has(".toast", "“quiet@example.net” was added but is not subscribed")
     (quiet,) = api.get("/contacts", search="quiet@example.net").json
     assert not quiet["subscribed_email"]
     page = browser_page
@@ -178,7 +178,7 @@ def test_adding_a_contact_with_consent(browser_page: Page, user: ScriptlessBrows
     assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_label("Proof of consent to emails").fill("Signed at the market")
     page.get_by_role("button", name="Add contact").click()
-    expect(page.locator(".toast")).to_contain_text("loud@example.net was added and subscribed.")
+    expect(page.locator(".toast")).to_contain_text("“loud@example.net” was added and subscribed.")
     (loud,) = api.get("/contacts", search="loud@example.net").json
     shown = HtmlPage(user, f"/contacts/{loud['id']}")
     assert shown.has(".timeline", "Subscribed · Email")

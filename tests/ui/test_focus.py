@@ -101,7 +101,7 @@ def bulk(page: Page, ids: Ids, tag: str = "vip") -> Locator:
     page.locator("#tag-name").focus()
     page.keyboard.type(tag)
     page.keyboard.press("Enter")
-    expect(page.locator(".toast")).to_contain_text(f"Tag {tag} added to 1 contact.")
+    expect(page.locator(".toast")).to_contain_text(f"Tag “{tag}” added to 1 contact.")
     return page.locator("#rows :focus")
 
 

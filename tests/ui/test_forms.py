@@ -125,7 +125,7 @@ def test_erasing_a_contact_on_request(server: Server, browser_page: Page) -> Non
     browser_page.goto(f"/contacts/{contact_id}")
     browser_page.get_by_role("button", name="Delete now").click()
     browser_page.get_by_role("button", name="Delete permanently", exact=True).click()
-    expect(browser_page.get_by_text("Zoe was permanently deleted.")).to_be_visible()
+    expect(browser_page.get_by_text("“Zoe” was permanently deleted.")).to_be_visible()
     assert find_contact(server, "forget@example.org") is None
 
 

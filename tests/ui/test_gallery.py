@@ -51,7 +51,7 @@ def test_archiving_and_restoring(browser_page: Page, api: Client) -> None:
     template_id = api.post("/templates", {"name": "Winter", "design": DESIGN}).expect(201)["id"]
     page.goto("/templates")
     open_card_menu(page, "Winter").get_by_role("button", name="Archive").click()
-    expect(page.locator(".toast")).to_contain_text("Winter archived")
+    expect(page.locator(".toast")).to_contain_text("“Winter” archived")
     expect(page.get_by_role("link", name="Winter")).to_have_count(0)
     assert template_id not in [row["id"] for row in api.get("/templates").expect(200)]
     page.get_by_role("button", name="Undo").click()
@@ -61,7 +61,7 @@ def test_archiving_and_restoring(browser_page: Page, api: Client) -> None:
     expect(page.get_by_role("link", name="Winter")).to_be_visible()
     assert axe.find_violations_in_light_and_dark(page) == []
     open_card_menu(page, "Winter").get_by_role("button", name="Restore").click()
-    expect(page.locator(".toast")).to_contain_text("Winter restored")
+    expect(page.locator(".toast")).to_contain_text("“Winter” restored")
     assert (
         api.get(f"/templates/{template_id}").expect(200)["design"]["sections"][0]["props"]
         == DESIGN["sections"][0]["props"]
@@ -80,10 +80,10 @@ def test_duplicating_and_deleting(browser_page: Page, api: Client) -> None:
     page.goto("/templates")
     page.get_by_role("button", name="More actions for Autumn", exact=True).click()
     page.locator(".menu:popover-open").get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("heading", name="Delete Autumn?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Delete “Autumn”?")).to_be_visible()
     expect(page.get_by_role("link", name="Cancel")).to_be_focused()
     page.get_by_role("button", name="Delete template").click()
-    expect(page.locator(".toast")).to_contain_text("Autumn deleted")
+    expect(page.locator(".toast")).to_contain_text("“Autumn” deleted")
     api.get(f"/templates/{template_id}").expect(404)
 
 

@@ -302,7 +302,7 @@ def _draw_contact(camera: Camera, world: World) -> None:
     page.goto(f"/contacts/{world.contact}")
     page.get_by_role("button", name=gettext("More actions")).first.click()
     page.get_by_text(gettext("Delete permanently (GDPR)…")).first.click()
-    question = page.get_by_role("heading", name=gettext("Permanently delete %(name)s?", name="Anna Birch"))
+    question = page.get_by_role("heading", name=gettext("Permanently delete “%(name)s”?", name="Anna Birch"))
     expect(question).to_be_visible()
     camera.take("erase-contact", page.locator("dialog[open], main .card").filter(has=question).first)
 

@@ -164,7 +164,7 @@ def test_errors_of_file_and_columns(user: ScriptlessBrowser, file: Path, tmp_pat
     assert page.has(".err", "“Vorname” is already mapped to this field")
     assert page.value("Source of these contacts") == "The fair in May"
     page = page.press("Discard")
-    assert page.has(".toast", "customers.csv was discarded")
+    assert page.has(".toast", "“customers.csv” was discarded")
 
 
 @pytest.mark.full

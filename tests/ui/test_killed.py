@@ -158,7 +158,7 @@ def test_undo_of_a_bulk_action_survives_a_kill(server: Server, page: Page) -> No
     server.start()
     page.goto("/activity")
     page.get_by_role("link", name="Bulk actions").click()
-    row = page.get_by_role("listitem").filter(has_text="Tag vip added to 620 contacts.")
+    row = page.get_by_role("listitem").filter(has_text="Tag “vip” added to 620 contacts.")
     expect(row).to_be_visible(timeout=30_000)
     assert len(api.all("/contacts", tag="vip")) == 620
     row.get_by_role("button", name="Undo").click()

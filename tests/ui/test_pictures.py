@@ -169,7 +169,7 @@ def test_a_used_picture_is_not_deleted(
     browser_page.get_by_role("button", name="Delete").click()
     save_screenshot(browser_page, "pictures-ask")
     browser_page.get_by_role("button", name="Delete image").click()
-    expect(browser_page.locator(".toast")).to_contain_text("cake.png deleted.")
+    expect(browser_page.locator(".toast")).to_contain_text("“cake.png” deleted.")
     assert api.request("GET", url.removeprefix(server.url)).status == 404
     assert user.status("GET", path) == 404
 

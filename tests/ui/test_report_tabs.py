@@ -207,7 +207,7 @@ def test_saving_a_list_from_a_report(user: ScriptlessBrowser, sent_campaign: Any
     api = server.client()
     list_url = f"/campaigns/{sent_campaign['id']}/list"
     page = user.post(list_url, domain="firm.example", name="Firms")
-    assert "added to Firms." in notice_text(page)
+    assert "added to “Firms”." in notice_text(page)
     new_list = api.get("/lists", search="Firms").expect(200)[0]
     assert new_list["contacts_count"] == 1
     rejected_page = user.post(list_url, domain="firm.example", name="Firms")

@@ -41,11 +41,11 @@ def test_selecting_all_matching_contacts(page: Page, api: Client) -> None:
     expect(page.locator(".bulk .count")).to_have_text("31 selected")
     page.get_by_role("button", name="Add to list").click()
     page.locator("#to-list").get_by_role("button", name="Workshop").click()
-    expect(page.locator(".toast")).to_contain_text("31 contacts added to Workshop.")
+    expect(page.locator(".toast")).to_contain_text("31 contacts added to “Workshop”.")
     assert len(api.all("/contacts", list_id=2)) == 31
     assert all(contact["subscribed_email"] for contact in api.all("/contacts", list_id=2))
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".toast")).to_contain_text("31 contacts removed from Workshop.")
+    expect(page.locator(".toast")).to_contain_text("31 contacts removed from “Workshop”.")
     assert api.get("/lists/2").json["contacts_count"] == 0
 
 
@@ -66,7 +66,7 @@ def test_selecting_ranges_and_by_keys(page: Page) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Shift+X")
     expect(page.locator(".bulk .count")).to_have_text("2 selected")
-    for expected in ("Tag vip added to 2 contacts.", "Tag vip added to 1 contact. 2 skipped: already tagged."):
+    for expected in ("Tag “vip” added to 2 contacts.", "Tag “vip” added to 1 contact. 2 skipped: already tagged."):
         page.get_by_role("button", name="Tag", exact=True).click()
         page.get_by_label("Tag", exact=True).fill("vip")
         page.get_by_label("Tag", exact=True).press("Enter")
@@ -143,7 +143,7 @@ def test_a_large_bulk_action_runs_as_a_job(page: Page, api: Client) -> None:
     page.get_by_label("Tag", exact=True).fill("crowd")
     page.get_by_role("button", name="Add tag").click()
     page.goto("/lists")
-    expect(page.locator(".toast")).to_contain_text(re.compile("Tag crowd added to"), timeout=20_000)
+    expect(page.locator(".toast")).to_contain_text(re.compile("Tag “crowd” added to"), timeout=20_000)
     expect(page.locator(".toast progress")).to_have_count(0)
     assert len(api.all("/contacts", tag="crowd")) == api.get("/account").json["counts"]["contacts"]
 

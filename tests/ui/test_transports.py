@@ -45,7 +45,7 @@ def test_adding_transports_and_rules(server: Server, smtp_server: SmtpServer) ->
         tested = page.press("Test connection")
         assert "127.0.0.1 is ready" in tested.text and second.connections == 1
         page = tested.press("Add transport")
-        assert "Receipts added. Now add a rule that uses it." in page.text and "Rules" in page.text
+        assert "“Receipts” added. Now add a rule that uses it." in page.text and "Rules" in page.text
 
         page = page.follow("Add rule")
         page.fill("Email", "transactional")
@@ -70,7 +70,7 @@ def test_adding_transports_and_rules(server: Server, smtp_server: SmtpServer) ->
         page = HtmlPage(user, PAGE)
         page = page.press(page.one("button[aria-label='Delete rule 1']"))
         page = page.follow("Receipts")
-        assert "Receipts deleted." in page.press(page.one("dialog button.danger")).text
+        assert "“Receipts” deleted." in page.press(page.one("dialog button.danger")).text
 
 
 def test_rules_keep_their_order(server: Server) -> None:
@@ -94,7 +94,7 @@ def test_secrets_of_a_transport(server: Server) -> None:
     """A password is on no page and not in the database, and is not sent to a server that it was not entered for."""
     user, cookie = ScriptlessBrowser(server.client(validate=False)), session_cookie(server, EMAIL)
     with SmtpServer(users={"ana": SECRET}) as second, SmtpServer(users={"ana": SECRET}) as other:
-        assert "Second added" in add_relay(user, "Second", second.port, SECRET).text
+        assert "“Second” added" in add_relay(user, "Second", second.port, SECRET).text
         page = HtmlPage(user, f"{PAGE}/transports/second")
         assert SECRET not in page.text and "127.0.0.1 is ready" in page.press("Test connection").text
         for path in server.data.iterdir():

@@ -49,7 +49,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     if form.errors:
         return await _render_list(request, visit, form, 422)
     account = await commit(operators.create, form["name"], visit.user.id, visit.actor)
-    view.flash(request, gettext("Account %(name)s created. You are its first owner.", name=account.name))
+    view.flash(request, gettext("Account “%(name)s” created. You are its first owner.", name=account.name))
     return view.redirect(request, f"/settings/accounts/{account.id}")
 
 

@@ -193,7 +193,7 @@ def _summarize_campaign(event: Event) -> BatchSummary | None:
         "%(num)s contact skipped: %(reasons)s", "%(num)s contacts skipped: %(reasons)s", count,
         reasons=formats.join_names(reasons),
     )  # fmt: skip
-    text = gettext("Campaign %(name)s started", name=event.resource_name or campaign.name)
+    text = gettext("Campaign “%(name)s” started", name=event.resource_name or campaign.name)
     return BatchSummary(text, details, href, f"{href}/people?status=skipped", gettext("Show skipped contacts"))
 
 

@@ -61,10 +61,10 @@ def progress_message(act: Any, name: str) -> str:
     """Return the progress of a running bulk action as text; `name` is its list or tag."""
     values = {"name": name, "done": formats.number(act.processed), "total": formats.number(act.contact_count)}
     message = {
-        "list_add": gettext_noop("Adding contacts to %(name)s: %(done)s of %(total)s"),
-        "list_remove": gettext_noop("Removing contacts from %(name)s: %(done)s of %(total)s"),
-        "tag_add": gettext_noop("Adding the tag %(name)s: %(done)s of %(total)s contacts"),
-        "tag_remove": gettext_noop("Removing the tag %(name)s: %(done)s of %(total)s contacts"),
+        "list_add": gettext_noop("Adding contacts to “%(name)s”: %(done)s of %(total)s"),
+        "list_remove": gettext_noop("Removing contacts from “%(name)s”: %(done)s of %(total)s"),
+        "tag_add": gettext_noop("Adding the tag “%(name)s”: %(done)s of %(total)s contacts"),
+        "tag_remove": gettext_noop("Removing the tag “%(name)s”: %(done)s of %(total)s contacts"),
         "unsubscribe": gettext_noop("Unsubscribing contacts: %(done)s of %(total)s"),
         "delete": gettext_noop("Deleting contacts: %(done)s of %(total)s"),
     }[act.action]
@@ -81,23 +81,29 @@ def result_message(act: Any, name: str) -> str:
     """Return a text with the outcome of an ended action and why contacts were skipped."""
     if act.state == "failed":
         return ngettext(
-            "%(name)s was deleted before the action finished. %(num)s contact was changed.",
-            "%(name)s was deleted before the action finished. %(num)s contacts were changed.",
+            "“%(name)s” was deleted before the action finished. %(num)s contact was changed.",
+            "“%(name)s” was deleted before the action finished. %(num)s contacts were changed.",
             act.changed, name=name,
         )  # fmt: skip
     # Only the message of the action is used; each is a literal, so that the catalogues have it.
     message = {
         "list_add": lambda: ngettext(
-            "%(num)s contact added to %(name)s.", "%(num)s contacts added to %(name)s.", act.changed, name=name
+            "%(num)s contact added to “%(name)s”.", "%(num)s contacts added to “%(name)s”.", act.changed, name=name
         ),
         "list_remove": lambda: ngettext(
-            "%(num)s contact removed from %(name)s.", "%(num)s contacts removed from %(name)s.", act.changed, name=name
+            "%(num)s contact removed from “%(name)s”.",
+            "%(num)s contacts removed from “%(name)s”.",
+            act.changed,
+            name=name,
         ),
         "tag_add": lambda: ngettext(
-            "Tag %(name)s added to %(num)s contact.", "Tag %(name)s added to %(num)s contacts.", act.changed, name=name
+            "Tag “%(name)s” added to %(num)s contact.",
+            "Tag “%(name)s” added to %(num)s contacts.",
+            act.changed,
+            name=name,
         ),
         "tag_remove": lambda: ngettext(
-            "Tag %(name)s removed from %(num)s contact.", "Tag %(name)s removed from %(num)s contacts.",
+            "Tag “%(name)s” removed from %(num)s contact.", "Tag “%(name)s” removed from %(num)s contacts.",
             act.changed, name=name,
         ),
         "unsubscribe": lambda: ngettext(

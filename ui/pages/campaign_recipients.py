@@ -138,7 +138,7 @@ async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> H
         segments.SegmentCreate, {"name": form["name"] or gettext("Recipients"), "filters": segment_filters}
     )
     created = await commit(segments.create, visit.account_id, body)
-    view.flash(request, gettext("Segment %(name)s created.", name=created.name))
+    view.flash(request, gettext("Segment “%(name)s” created.", name=created.name))
     return view.redirect(request, f"/segments/{created.id}")
 
 

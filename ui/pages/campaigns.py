@@ -252,7 +252,7 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
     ]
     restored = [await commit(states.restore, visit.account_id, id_) for id_ in ids]
     message = (
-        gettext("%(name)s restored.", name=restored[0].name)
+        gettext("“%(name)s” restored.", name=restored[0].name)
         if len(restored) == 1
         else ngettext("%(num)s campaign restored.", "%(num)s campaigns restored.", len(restored))
     )
@@ -312,7 +312,7 @@ def _selected_campaigns(account_id: int, selection: Selection) -> list[Any]:
 def _flash_deleted(request: Request, deleted: list[Any]) -> None:
     """Flash what was deleted; if all campaigns were drafts, the notice offers to undo it."""
     message = (
-        gettext("%(name)s deleted.", name=deleted[0].name)
+        gettext("“%(name)s” deleted.", name=deleted[0].name)
         if len(deleted) == 1
         else ngettext("%(num)s campaign deleted.", "%(num)s campaigns deleted.", len(deleted))
     )

@@ -324,7 +324,7 @@ async def merge_contacts(request: Request, visit: Visit, contact_id: int) -> HTT
     except errors.Invalid:
         form.add_error("base", gettext("That contact no longer exists. Select another."))
         return await _render_merge(request, visit, contact_id, 0, form, 422)
-    view.flash(request, gettext("Contacts merged into %(name)s.", name=formats.contact_name(contact)))
+    view.flash(request, gettext("Contacts merged into “%(name)s”.", name=formats.contact_name(contact)))
     return view.redirect(request, f"/contacts/{contact.id}")
 
 

@@ -251,12 +251,12 @@ def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
     """Return the notice about a new contact, which says whether the contact is subscribed."""
     name = formats.contact_name(result.contact)
     if not result.contact.channels:
-        return gettext("%(name)s was added.", name=name)
+        return gettext("“%(name)s” was added.", name=name)
     if any(channel.subscribed for channel in result.contact.channels):
         if is_opt_in:
-            return gettext("%(name)s was added and subscribed.", name=name)
-        return gettext("%(name)s was added.", name=name)
-    return gettext("%(name)s was added but is not subscribed, so campaigns skip this contact.", name=name)
+            return gettext("“%(name)s” was added and subscribed.", name=name)
+        return gettext("“%(name)s” was added.", name=name)
+    return gettext("“%(name)s” was added but is not subscribed, so campaigns skip this contact.", name=name)
 
 
 def _parse_contact(account_id: int, raw: dict[str, Any]) -> store.ContactWrite:
@@ -373,7 +373,7 @@ async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     deleted = await commit(
         audit.run_and_record, visit.actor, "contact_delete", removal.delete, visit.account_id, contact_id
     )
-    view.flash(request, gettext("%(name)s was deleted.", name=formats.contact_name(deleted)))
+    view.flash(request, gettext("“%(name)s” was deleted.", name=formats.contact_name(deleted)))
     return view.redirect(request, "/contacts")
 
 
@@ -384,7 +384,7 @@ async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPR
     contact = await fetch(store.get, visit.account_id, contact_id)
     args = (removal.erase, visit.account_id, contact_id, visit.evidence())
     await commit(audit.run_and_record, visit.actor, "contact_erase", *args)
-    view.flash(request, gettext("%(name)s was permanently deleted.", name=formats.contact_name(contact)))
+    view.flash(request, gettext("“%(name)s” was permanently deleted.", name=formats.contact_name(contact)))
     return view.redirect(request, "/contacts")
 
 
@@ -520,7 +520,7 @@ async def save_as_segment(request: Request, visit: Visit) -> HTTPResponse:
         if has_message(error, "name", IS_TAKEN):
             form.add_error("name", gettext("Another segment has this name."))
         return await _render_filter(request, visit, form, rows, {}, 422, error)
-    view.flash(request, gettext("Segment %(name)s created. It updates automatically.", name=created.name))
+    view.flash(request, gettext("Segment “%(name)s” created. It updates automatically.", name=created.name))
     return view.redirect(request, f"/contacts?segment_id={created.id}")
 
 

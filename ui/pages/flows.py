@@ -349,9 +349,9 @@ def _describe_done(name: str, flow_name: str, number: int) -> str:
     """Return the notice of a bulk action that changed the status of flows; `flow_name` is the first of them."""
     if number == 1:
         messages = {
-            "pause": gettext_noop("%(name)s is paused. Contacts in it stay at their step."),
-            "archive": gettext_noop("%(name)s is archived. No more contacts can enter."),
-            "continue": gettext_noop("%(name)s is live again."),
+            "pause": gettext_noop("“%(name)s” is paused. Contacts in it stay at their step."),
+            "archive": gettext_noop("“%(name)s” is archived. No more contacts can enter."),
+            "continue": gettext_noop("“%(name)s” is live again."),
         }
         return gettext(messages[name], name=flow_name)
     if name == "pause":
@@ -384,7 +384,7 @@ async def _delete_flows(request: Request, visit: Visit, rows: list[Flow]) -> Non
     args = (audit.run_and_record, visit.actor, "flow_delete", store.delete, visit.account_id)
     deleted = [await commit(*args, row.id) for row in rows]
     if len(deleted) == 1:
-        view.flash(request, gettext("%(name)s deleted.", name=deleted[0].name))
+        view.flash(request, gettext("“%(name)s” deleted.", name=deleted[0].name))
     else:
         view.flash(request, ngettext("%(num)s flow deleted.", "%(num)s flows deleted.", len(deleted)))
 
@@ -438,7 +438,7 @@ async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
         except errors.Invalid:
             failed_count += 1
     if len(restored) == 1:
-        message = gettext("%(name)s restored.", name=restored[0].name)
+        message = gettext("“%(name)s” restored.", name=restored[0].name)
     else:
         message = ngettext("%(num)s flow restored.", "%(num)s flows restored.", len(restored))
     if failed_count:

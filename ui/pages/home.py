@@ -196,9 +196,9 @@ def _list_approvals(visit: Visit) -> list[tuple[str, str, str]]:
     refused = CampaignQuery(limit=_MAX_ROWS, phase="draft", approval_state="rejected")
     for row in campaigns.list_campaigns(account_id, refused, "-updated", sums=False).rows:
         if _is_author(visit, row):
-            text = gettext("%(name)s was rejected: %(note)s", name=row.name, note=row.approval_note or "")
+            text = gettext("“%(name)s” was rejected: %(note)s", name=row.name, note=row.approval_note or "")
             if not row.approval_note:
-                text = gettext("%(name)s was rejected.", name=row.name)
+                text = gettext("“%(name)s” was rejected.", name=row.name)
             todo.append(("warn", text, f"/campaigns/{row.id}"))
     return todo
 
@@ -222,7 +222,7 @@ def _list_problems(account_id: int, health: log.MailHealth) -> list[tuple[str, s
     for campaign in _list_by_phase(account_id, "paused"):
         if campaign.pause_reason:
             reason = formats.uncapitalize(labels.reason_label(campaign.pause_reason, campaign.channel))
-            text = gettext("%(name)s was paused: %(reason)s.", name=campaign.name, reason=reason)
+            text = gettext("“%(name)s” was paused: %(reason)s.", name=campaign.name, reason=reason)
             problems.append(("bad", text, f"/campaigns/{campaign.id}"))
     for label, _, share, limit, href in _list_rates(health):
         if share > limit / 2:

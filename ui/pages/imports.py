@@ -390,7 +390,7 @@ async def discard(request: Request, visit: Visit, import_id: int) -> HTTPRespons
     """Delete an import that has not written anything, and its file."""
     deleted = await commit(store.discard, visit.account_id, import_id)
     if deleted.filename:
-        view.flash(request, gettext("%(name)s was discarded. Nothing was imported.", name=deleted.filename))
+        view.flash(request, gettext("“%(name)s” was discarded. Nothing was imported.", name=deleted.filename))
     else:
         view.flash(request, gettext("The file was discarded. Nothing was imported."))
     return view.redirect(request, "/contacts/imports")

@@ -139,9 +139,9 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         return await _render_form(request, visit, _add_errors(form, error), None, 422)
     view.flash(
         request,
-        gettext("List %(name)s created.", name=created.name)
+        gettext("List “%(name)s” created.", name=created.name)
         if created.segment_id
-        else gettext("List %(name)s created. Add contacts to it now.", name=created.name),
+        else gettext("List “%(name)s” created. Add contacts to it now.", name=created.name),
     )
     return view.redirect(request, f"/lists/{created.id}")
 
@@ -256,7 +256,7 @@ async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
             ),
         )
         return await _render_list(request, visit, list_id, 422, form)
-    view.flash(request, gettext("List %(name)s deleted. Its contacts are still in Contacts.", name=deleted.name))
+    view.flash(request, gettext("List “%(name)s” deleted. Its contacts are still in Contacts.", name=deleted.name))
     return view.redirect(request, "/lists")
 
 

@@ -142,7 +142,7 @@ async def delete(request: Request, visit: Visit, picture_id: int) -> HTTPRespons
         deleted = await commit(media.delete, visit.account_id, picture_id)
     except errors.Invalid:
         return await _render_picture(request, visit, picture_id, 422)
-    view.flash(request, gettext("%(name)s deleted.", name=deleted.filename))
+    view.flash(request, gettext("“%(name)s” deleted.", name=deleted.filename))
     return view.redirect(request, "/templates/pictures")
 
 

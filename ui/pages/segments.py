@@ -156,7 +156,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a segment from the form of the filter builder, or a ready-made one if the form names it."""
     if starter := Form.from_request(request)["starter"]:
         created = await commit(store.create, visit.account_id, store.find_starter(starter).build())
-        view.flash(request, gettext("Segment %(name)s created. It updates automatically.", name=created.name))
+        view.flash(request, gettext("Segment “%(name)s” created. It updates automatically.", name=created.name))
         return view.redirect(request, f"/segments/{created.id}")
     return await _save(request, visit, None)
 
@@ -231,7 +231,9 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
         return await _render_builder(request, visit, form, rows, row, 422, error)
     view.flash(
         request,
-        gettext("Saved.") if row else gettext("Segment %(name)s created. It updates automatically.", name=stored.name),
+        gettext("Saved.")
+        if row
+        else gettext("Segment “%(name)s” created. It updates automatically.", name=stored.name),
     )
     return view.redirect(request, f"/segments/{stored.id}")
 
@@ -304,7 +306,7 @@ async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Create a copy of a segment, and redirect to it."""
     row = await fetch(store.get, visit.account_id, segment_id)
     created = await commit(store.create, visit.account_id, _copy_segment(row))
-    view.flash(request, gettext("This is a copy of %(name)s.", name=row.name))
+    view.flash(request, gettext("This is a copy of “%(name)s”.", name=row.name))
     return view.redirect(request, f"/segments/{created.id}")
 
 
@@ -351,7 +353,7 @@ async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSe
         view.flash(request, explanation)
         return
     notice = (
-        gettext("Segment %(name)s deleted. Its contacts are still in Contacts.", name=deleted[0].name)
+        gettext("Segment “%(name)s” deleted. Its contacts are still in Contacts.", name=deleted[0].name)
         if len(deleted) == 1
         else ngettext(
             "%(num)s segment deleted. The contacts are still in Contacts.",
@@ -416,7 +418,7 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
     only = len(restored) == 1
     view.flash(
         request,
-        gettext("Segment %(name)s restored.", name=restored[0].name)
+        gettext("Segment “%(name)s” restored.", name=restored[0].name)
         if only
         else ngettext("%(num)s segment restored.", "%(num)s segments restored.", len(restored)),
     )

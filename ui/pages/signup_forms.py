@@ -93,7 +93,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     except errors.Invalid as error:
         return await _render_form(request, visit, _add_errors(form, error), None, 422)
     view.flash(
-        request, gettext("%(name)s is ready. Share its link, or paste its HTML into your website.", name=created.name)
+        request, gettext("“%(name)s” is ready. Share its link, or paste its HTML into your website.", name=created.name)
     )
     return view.redirect(request, f"/forms/{created.id}")
 
@@ -261,7 +261,7 @@ async def _build_preview_form(account_id: int, values: dict[str, Any]) -> Any:
 async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Delete a sign-up form; the contacts who signed up are kept."""
     deleted = await commit(audit.run_and_record, visit.actor, "form_delete", store.delete, visit.account_id, form_id)
-    view.flash(request, gettext("The form %(name)s was deleted. Contacts who signed up are kept.", name=deleted.name))
+    view.flash(request, gettext("The form “%(name)s” was deleted. Contacts who signed up are kept.", name=deleted.name))
     return view.redirect(request, "/forms")
 
 

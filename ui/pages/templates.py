@@ -225,7 +225,7 @@ async def save_as_template(request: Request, visit: Visit, template_id: int) -> 
     name = form["name"].strip() or await fetch(read)
     created = await commit(store.duplicate, visit.account_id, template_id, visit.user.id, name)
     undo: tuple[str, dict[str, str]] = (f"/templates/{created.id}/delete", {})
-    view.flash(request, gettext("Saved as the template %(name)s.", name=created.name), undo,
+    view.flash(request, gettext("Saved as the template “%(name)s”.", name=created.name), undo,
                link=(f"/templates/{created.id}/edit", gettext("Open template")))  # fmt: skip
     return view.redirect(request, form["back"] if _LOCAL_PATH.fullmatch(form["back"]) else "/templates")
 
@@ -295,7 +295,7 @@ async def _unarchive(request: Request, visit: Visit, ids: list[int]) -> None:
     if not restored:
         text = gettext("These templates have been deleted.")
     elif len(restored) == 1:
-        text = gettext("%(name)s restored.", name=restored[0].name or gettext(store.UNTITLED))
+        text = gettext("“%(name)s” restored.", name=restored[0].name or gettext(store.UNTITLED))
     else:
         text = ngettext("%(num)s template restored.", "%(num)s templates restored.", len(restored))
     view.flash(request, text)
@@ -303,14 +303,14 @@ async def _unarchive(request: Request, visit: Visit, ids: list[int]) -> None:
 
 def _describe_archiving(rows: list[Template]) -> str:
     if len(rows) == 1:
-        return gettext("%(name)s archived.", name=rows[0].name or gettext(store.UNTITLED))
+        return gettext("“%(name)s” archived.", name=rows[0].name or gettext(store.UNTITLED))
     return ngettext("%(num)s template archived.", "%(num)s templates archived.", len(rows))
 
 
 def _describe_deletion(rows: list[Template]) -> str:
     if len(rows) == 1:
         name = rows[0].name or gettext(store.UNTITLED)
-        return gettext("%(name)s deleted. Campaigns keep their own copies.", name=name)
+        return gettext("“%(name)s” deleted. Campaigns keep their own copies.", name=name)
     return ngettext(
         "%(num)s template deleted. Campaigns keep their own copies.",
         "%(num)s templates deleted. Campaigns keep their own copies.",

@@ -153,7 +153,7 @@ async def create_transport(request: Request, visit: Visit) -> HTTPResponse:
         await _change(request, visit, stored_transports.add, kind, _read_values(form, kind))
     except errors.Invalid as error:
         return _render_form(request, _add_errors(form, kind, error), kind, None, 422)
-    view.flash(request, gettext("%(name)s added. Now add a rule that uses it.", name=form["name"]))
+    view.flash(request, gettext("“%(name)s” added. Now add a rule that uses it.", name=form["name"]))
     return view.redirect(request, _LIST_URL)
 
 
@@ -216,7 +216,7 @@ async def delete_transport(request: Request, visit: Visit, key: str) -> HTTPResp
     except errors.Invalid as error:
         form = _build_form(stored.kind, stored)
         return _render_form(request, form.add_errors(error), stored.kind, stored, 422)
-    view.flash(request, gettext("%(name)s deleted.", name=stored.name))
+    view.flash(request, gettext("“%(name)s” deleted.", name=stored.name))
     return view.redirect(request, _LIST_URL)
 
 
