@@ -100,10 +100,16 @@ def test_typed_text_is_saved(page: Page, api: Client) -> None:
 
 
 def test_choosing_a_template_and_undo(page: Page, api: Client) -> None:
-    """Choosing a template copies its content, and undo restores the previous content."""
+    """Choosing a template copies its content, and undo restores the previous content.
+
+    The card of a campaign whose content is its own says nothing of a template; the choice says that it is a copy.
+    """
     campaign_id = draft(api, "Chosen", body="<p>Mine</p>")
     page.goto(f"/campaigns/{campaign_id}?open=content")
+    expect(page.get_by_role("link", name="Change template")).to_be_visible()
+    expect(page.locator("#card-content")).not_to_contain_text("own copy")
     page.get_by_role("link", name="Change template").click()
+    expect(page.get_by_role("dialog")).to_contain_text("The campaign gets its own copy of the template.")
     page.get_by_role("dialog").get_by_role("button", name="Newsletter").click()
     expect(page.get_by_text("Template applied.")).to_be_visible()
     expect(page.locator("#card-content summary").first).to_contain_text("sections")
