@@ -6,11 +6,15 @@ dates stay text unless the user chooses an order.
 
 A year of two digits means the latest year in which the date is not in the future, because most dates of contacts are
 birthdays, sign-ups or purchases. In November 2026, `31.12.79` is in 1979, `01.02.26` in 2026 and `31.12.26` in 1926.
+
+A spreadsheet exports a date without its format as a day number: 45123 is 16 July 2023. It is read as a date only in a
+column that the user marks as dates, because it may as well be a postcode or an amount.
 """
 
 import re
 import unicodedata
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from appliance.core import clock
@@ -360,10 +364,32 @@ def _iso_time(groups: dict[str, str | None]) -> str | None:
     return f"T{time_of_day.isoformat()}{zone}"
 
 
-class DateColumn:
-    """The values of a column, from which `get_format` detects whether they are dates and in which order."""
+# The day numbers of spreadsheets count from this day (ECMA-376 part 1, 18.17.4.1). Those below the minimum could be
+# years. 45123.5 is noon of day 45123.
+_DAY_ZERO = datetime(1899, 12, 30)
+_MIN_DAY_NUMBER = 3_000
+_DAY_NUMBER = re.compile(r"(?P<day>\d{4,5})(?:[.,](?P<part>\d{1,15}))?", re.ASCII)
 
-    def __init__(self) -> None:
+
+def convert_day_number(text: str) -> str | None:
+    """Return the day number of a spreadsheet as a date in ISO 8601, with a time if it has a fraction; else None."""
+    match = _DAY_NUMBER.fullmatch(text)
+    if match is None or int(match["day"]) < _MIN_DAY_NUMBER:
+        return None
+    seconds = round(Decimal(f"0.{match['part'] or 0}") * 86_400)
+    moment = _DAY_ZERO + timedelta(days=int(match["day"]), seconds=seconds)
+    return moment.isoformat() if seconds else moment.date().isoformat()
+
+
+class DateColumn:
+    """The values of a column, from which `get_format` detects whether they are dates and in which order.
+
+    A column that `is_chosen` has dates whatever its values are, and day numbers of spreadsheets are dates in it; then
+    `day_number` is the first of them, or "".
+    """
+
+    def __init__(self, *, is_chosen: bool = False) -> None:
+        self.is_chosen, self.day_number = is_chosen, ""
         self._filled = self._dates = 0
         self._day_first = self._month_first = self._either = self._has_dots = False
 
@@ -371,6 +397,8 @@ class DateColumn:
         """Add a non-empty value, and return whether the column may still be one of dates."""
         parsed = parse_date(text)
         self._filled += 1
+        if self.is_chosen and not self.day_number and convert_day_number(text):
+            self.day_number = text
         if parsed is not None:
             self._dates += 1
             self._day_first |= parsed.month_first is None
@@ -379,14 +407,14 @@ class DateColumn:
                 # A date with dots has the day first, unless another value of the column has the month first.
                 self._has_dots |= parsed.has_dots
                 self._either |= not parsed.has_dots
-        return self._filled < _SAMPLED_VALUES or self._dates * 2 >= self._filled
+        return self.is_chosen or self._filled < _SAMPLED_VALUES or self._dates * 2 >= self._filled
 
     def get_format(self, order: DateOrder | None) -> DateFormat | None:
         """Return the date format of the column, or None if it has no dates.
 
         `order` is used if the values do not show the order of day and month, or contradict each other.
         """
-        if self._dates * 2 < self._filled or not self._dates:
+        if not self.is_chosen and (self._dates * 2 < self._filled or not self._dates):
             return None
         if self._day_first and self._month_first:
             return order or "mixed"
@@ -397,8 +425,10 @@ class DateColumn:
         return (order or "ambiguous") if self._either else "clear"
 
 
-def convert_date(text: str, date_format: DateFormat) -> tuple[str | None, str | None]:
+def convert_date(text: str, date_format: DateFormat, *, has_day_numbers: bool = False) -> tuple[str | None, str | None]:
     """Convert a value of a column of dates; return (ISO 8601 text, None), or (None, reason) if it is not converted."""
+    if has_day_numbers and (moment := convert_day_number(text)):
+        return moment, None
     parsed = parse_date(text)
     if parsed is None:
         return None, gettext_noop("is not a date")

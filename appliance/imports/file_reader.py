@@ -8,9 +8,10 @@ import csv
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -52,6 +53,8 @@ _PREVIEW_LINES = 20
 _MAX_TITLE_LINES = 10
 # Targets, in addition to custom data, of columns whose order of dates is detected
 _DATED_TARGETS = ("opt_in_at", "opt_out_at", "unsubscribed", "bounced", "subscribed_email", "subscribed_phone")
+# Those of them that have nothing but dates, so that a number is the day number of a spreadsheet
+_DATES_ONLY = ("opt_in_at", "opt_out_at")
 
 
 class StagingTask(Struct):
@@ -70,7 +73,7 @@ class StagingTask(Struct):
     # The decimal mark of numbers in columns whose values do not show it
     decimal_mark: DecimalMark | None = None
     # Types by column name, for columns whose type is not detected
-    column_types: dict[str, Literal["text", "number"]] = {}
+    column_types: dict[str, Literal["text", "number", "date"]] = {}
     # Whether rows whose consent is neither yes nor no are opted in as well
     opt_in_unstated: bool = True
 
@@ -279,10 +282,13 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         if is_own or task.resource == "suppressions"
         else _read_formats(path, preview, targets, task, report_progress)
     )
-    texts = formats.texts | {index for index, name in enumerate(preview.names) if task.column_types.get(name) == "text"}
+    # In a column of the type date, a value that is no date stays text.
+    texts = formats.texts | {
+        index for index, name in enumerate(preview.names) if task.column_types.get(name) in ("text", "date")
+    }
     reader = PersonReader(
         preview.names, targets, task.country, formats.dates, is_own, numbers=formats.numbers, texts=texts,
-        opt_in_unstated=task.opt_in_unstated,
+        opt_in_unstated=task.opt_in_unstated, day_numbers=formats.day_numbers.keys(),
     )  # fmt: skip
     read_person = reader.suppressed if task.resource == "suppressions" else reader.person
     is_truncated = False
@@ -316,6 +322,7 @@ def _describe_columns(
     The keys of a description are:
 
     - `dates` and `numbers`: the formats, or None if the column has none
+    - `day_number`: the first day number of a spreadsheet that is read as a date, or None
     - `number_example`: a value of a column of numbers
     - `number_exceptions`: the number of values that are not numbers, because of which a column of amounts stays text
     - `exception_examples`: the first of them
@@ -325,6 +332,7 @@ def _describe_columns(
     return {
         name: {
             "dates": formats.dates.get(index),
+            "day_number": formats.day_numbers.get(index) or None,
             "numbers": formats.numbers.get(index),
             "number_example": formats.number_examples.get(index),
             "number_exceptions": formats.number_exceptions.get(index, 0),
@@ -395,6 +403,7 @@ def _read_rows(
 class ColumnFormats(NamedTuple):
     """The formats of columns of dates and numbers, by column index, and the indexes of columns that stay text.
 
+    `day_numbers` has the columns in which day numbers of spreadsheets are dates, with the first of these numbers or "".
     `_describe_columns` describes `number_examples`, `number_exceptions` and `exception_examples`.
     """
 
@@ -404,6 +413,7 @@ class ColumnFormats(NamedTuple):
     number_exceptions: dict[int, int]
     exception_examples: dict[int, list[str]]
     texts: Set[int] = frozenset()
+    day_numbers: Mapping[int, str] = MappingProxyType({})
 
 
 def _read_formats(
@@ -414,14 +424,14 @@ def _read_formats(
         return ColumnFormats({}, {}, {}, {}, {})
     types = [task.column_types.get(name) for name in preview.names]
     date_columns = {
-        index: columns.DateColumn()
+        index: columns.DateColumn(is_chosen=target in _DATES_ONLY or types[index] == "date")
         for index, target in enumerate(targets)
-        if (target.startswith("data.") and types[index] is None) or target in _DATED_TARGETS
+        if (target.startswith("data.") and types[index] in (None, "date")) or target in _DATED_TARGETS
     }
     number_columns = {
         index: NumberColumn(is_forced=types[index] == "number")
         for index, target in enumerate(targets)
-        if target.startswith("data.") and types[index] != "text"
+        if target.startswith("data.") and types[index] not in ("text", "date")
     }
     undecided: list[tuple[int, columns.DateColumn | NumberColumn]] = [*date_columns.items(), *number_columns.items()]
     for row in _read_rows(path, preview, on_block):
@@ -449,6 +459,7 @@ def _read_formats(
         {index: column.exception_count for index, column in number_columns.items() if not dates.get(index)},
         {index: column.exception_examples for index, column in number_columns.items() if column.exception_count},
         {index for index, column in number_columns.items() if column.has_leading_zeros and types[index] is None},
+        {index: column.day_number for index, column in date_columns.items() if column.is_chosen},
     )
 
 

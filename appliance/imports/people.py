@@ -110,9 +110,9 @@ class PersonReader:
     """A reader that turns records into `Person` rows, by the targets of the columns.
 
     `names` and `targets` are the names and target fields of the columns, in order. `country` is the default country of
-    phone numbers. `written` has the date formats and `numbers` the number formats, both by column index; `texts` has
-    the indexes of columns whose values stay text. `is_own` says that the file is our own export, which has no
-    placeholders for empty values, so that a dash is a name there.
+    phone numbers. By column index, `written` has the date formats and `numbers` the number formats; `texts` has the
+    indexes of columns whose values stay text, and `day_numbers` those in which day numbers of spreadsheets are dates.
+    `is_own` means that the file is our own export, which has no placeholders for empty values: a dash is a name there.
 
     `unstated_counts` has the number of rows that say neither yes nor no, by the target of the consent column. Such rows
     are opted in only with `opt_in_unstated`.
@@ -122,12 +122,13 @@ class PersonReader:
         self, names: list[str], targets: list[str], country: str | None = None,
         written: dict[int, DateFormat] | None = None, is_own: bool = False, *,
         numbers: dict[int, NumberFormat] | None = None, texts: Set[int] = frozenset(), opt_in_unstated: bool = True,
+        day_numbers: Set[int] = frozenset(),
     ) -> None:  # fmt: skip
         self._opt_in_unstated = opt_in_unstated
         self.unstated_counts = dict.fromkeys(("status", "subscribed_email", "subscribed_phone"), 0)
         self._numbers, self._texts = numbers or {}, texts
         self._address_reader = AddressReader(country, is_own)
-        self._written, self._is_own = written or {}, is_own
+        self._written, self._is_own, self._day_numbers = written or {}, is_own, day_numbers
         self._hash = crypto.make_address_hasher()
         self._reason_column = {name for name in names if "reason" in name.lower() or name.lower() == "dnc"}
         self._columns = [
@@ -171,7 +172,7 @@ class PersonReader:
 
         Custom data that cannot be converted gets a warning.
         """
-        iso, reason = columns.convert_date(cell, self._written[index])
+        iso, reason = columns.convert_date(cell, self._written[index], has_day_numbers=index in self._day_numbers)
         # Times of consent get no warning here: a cell may be a word such as yes, and READERS report invalid times.
         if iso is None and target.startswith("data.") and cell not in BLANKS:
             add_warning(row, target, cell, _KEPT_AS_TEXT % {"reason": reason})

@@ -126,10 +126,11 @@ class ImportOptions(Struct):
         | None
     ) = None
     column_types: Annotated[
-        dict[str, Literal["text", "number"]],
+        dict[str, Literal["text", "number", "date"]],
         Meta(
             description="types of columns that go to `data`, by column name: `text` keeps every value as it is, "
-            "`number` converts those that are numbers; other columns are numbers or dates if their values are"
+            "`number` converts those that are numbers, `date` converts dates, and the day numbers of spreadsheets such "
+            "as 45123; other columns are numbers or dates if their values are"
         ),
     ] = field(default_factory=dict)
 

@@ -232,6 +232,36 @@ def test_other_columns_show_the_decimal_mark_of_ambiguous_numbers(api: Client) -
     assert errors == {"options.column_types.cost": ["must exist"]}
 
 
+@pytest.mark.parametrize(
+    ("options", "data"),
+    [
+        ({}, [45123, 30000, 45123.5, "soon"]),
+        ({"column_types": {"since": "date"}}, ["2023-07-16", "1982-02-18", "2023-07-16T12:00:00", "soon"]),
+        ({"column_types": {"since": "text"}}, ["45123", "30000", "45123.5", "soon"]),
+    ],
+    ids=str,
+)
+def test_day_numbers_of_a_spreadsheet_are_dates_in_a_column_of_dates(
+    api: Client, options: dict[str, Any], data: list[Any]
+) -> None:
+    """45123 is 16 July 2023 in a column of the type date and in times of consent, and a number in any other column."""
+    cells = ("45123", "30000", "45123.5", "soon")
+    rows = [f"d{number}@days.example,{cell},{cells[number % 2]}" for number, cell in enumerate(cells)]
+    file = "email,since,opt-in date\n" + "".join(f"{row}\n" for row in rows)
+    wait_for_import(api, upload(api, file, **options))
+    contacts = [get_contact(api, f"d{number}@days.example") for number in range(len(cells))]
+    assert [contact["data"]["since"] for contact in contacts] == data
+    assert contacts[0]["channels"][0]["opt_in_at"].startswith("2023-07-16T00:00")
+
+
+def test_a_column_of_dates_has_day_numbers_and_written_dates(api: Client) -> None:
+    """A year is no day number, and a value that is no date stays text with a warning."""
+    file = "email,born\nb0@born.example,31.12.1985\nb1@born.example,1985\nb2@born.example,31412\n"
+    job = wait_for_import(api, upload(api, file, column_types={"born": "date"}))
+    data = [get_contact(api, f"b{number}@born.example")["data"]["born"] for number in range(3)]
+    assert data == ["1985-12-31", "1985", "1985-12-31"] and job["warnings"] == 1
+
+
 def test_titles_totals_and_empty_lines(api: Client) -> None:
     """Column names are found below titles, empty lines are skipped, and a line with a total fails."""
     titles = "Customers 2026;;\nas of November;;\n\n"

@@ -433,6 +433,30 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
     assert people["n4"]["data"] == {"town": "Bath", "name_title": "Dr."} and people["n3"]["data"] == {"town": "Bath"}
 
 
+def test_day_numbers_of_a_spreadsheet_become_dates_in_a_column_of_dates(
+    browser_page: Page, user: ScriptlessBrowser, api: Client, tmp_path: Path
+) -> None:
+    """The columns page shows the dates once the type is chosen, and the check says how a number is read."""
+    page, path = browser_page, tmp_path / "days.csv"
+    path.write_text("email;birthday;points\nd1@days.example;31412;45123\nd2@days.example;30000;7\n")
+    upload_file(page, path)
+    dates = page.get_by_role("row", name="birthday").locator(".dates")
+    expect(dates).to_be_hidden()
+    page.get_by_role("combobox", name="birthday").select_option("Custom field (date)")
+    expect(dates.locator("li")).to_have_text([re.compile("31412 .*1985"), re.compile("30000 .*1982")])
+    expect(dates.locator("li").first).to_be_visible()
+    assert axe.find_violations_in_light_and_dark(page) == []
+    columns = at_columns(user, path)
+    columns.fill("Source of these contacts", "The shop")
+    columns.check("Add without subscribing")
+    columns.fill("birthday", "Custom field (date)")
+    check = columns.press("Check file").reload_until(CHECK_TITLE)
+    assert "birthday is read as a date: 31412 becomes" in check.text and "1985" in check.text
+    imported(check)
+    data = data_by_contact(api, "days.example")
+    assert data == {"d1": {"birthday": "1985-12-31", "points": 45123}, "d2": {"birthday": "1982-02-18", "points": 7}}
+
+
 def test_the_undo_dialog_counts_what_will_be_removed(user: ScriptlessBrowser, api: Client, tmp_path: Path) -> None:
     """A contact that was changed since the import is not in the number to be removed, and named as staying."""
     path = tmp_path / "undo.csv"

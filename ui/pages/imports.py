@@ -28,7 +28,7 @@ pages = Pages("ui_imports", url_prefix="/contacts/imports")
 
 CUSTOM_FIELD = "own"
 # The targets of custom fields, with the type in `ImportOptions.column_types`; "": by the values of the column
-CUSTOM_TYPES = {CUSTOM_FIELD: "", "own-number": "number", "own-text": "text"}
+CUSTOM_TYPES = {CUSTOM_FIELD: "", "own-number": "number", "own-date": "date", "own-text": "text"}
 # The targets that a column can have, with their labels, by group; they are translated on the page.
 TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (gettext_noop("Addresses"), (("email", gettext_noop("Email")), ("phone", gettext_noop("Phone")))),
@@ -51,8 +51,8 @@ TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     )),
     (gettext_noop("Other"), (
         (CUSTOM_FIELD, gettext_noop("Custom field")), ("own-number", gettext_noop("Custom field (number)")),
-        ("own-text", gettext_noop("Custom field (text)")), ("data", gettext_noop("Several custom fields (JSON)")),
-        ("channels", gettext_noop("Addresses (JSON)")),
+        ("own-date", gettext_noop("Custom field (date)")), ("own-text", gettext_noop("Custom field (text)")),
+        ("data", gettext_noop("Several custom fields (JSON)")), ("channels", gettext_noop("Addresses (JSON)")),
     )),
 )  # fmt: skip
 SUPPRESSION_TARGET_GROUPS = (
@@ -68,7 +68,8 @@ _REPEATABLE_TARGETS = ("phone", "tags", "unsubscribed", "bounced", "")
 class ImportColumn(NamedTuple):
     """A column of the mapping form: its name, sample values, target, and the name of the custom field it goes to.
 
-    `full_names` has a few values as (text, how it is split if the column has full names).
+    `full_names` has a few values as (text, how it is split if the column has full names). `day_numbers` has the sample
+    values that are day numbers of a spreadsheet as (text, date in ISO 8601).
     """
 
     name: str
@@ -76,6 +77,7 @@ class ImportColumn(NamedTuple):
     to: str
     key: str
     full_names: list[tuple[str, detection.SplitName]]
+    day_numbers: list[tuple[str, str]]
 
 
 def build_columns(job: Import, form: Form) -> list[ImportColumn]:
@@ -100,7 +102,8 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
         elif job.phase == store.MAPPING and not samples and to in CUSTOM_TYPES and column["name"] not in mapped:
             to = ""  # A column without values would become an empty custom field.
         full_names = [(text, detection.split_name(text)) for text in column.get("full_names", samples)]
-        items.append(ImportColumn(column["name"], samples, to, own, full_names))
+        dates = [(text, moment) for text in samples if (moment := columns.convert_day_number(text.strip()))]
+        items.append(ImportColumn(column["name"], samples, to, own, full_names, dates))
     return items
 
 
@@ -505,7 +508,8 @@ async def _render_import(
         columns=shown_columns, local_phone=_find_local_phone(shown_columns, form["default_country"] or country),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
         may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row),
-        number_readings=build_number_readings(row), arriving=outcome_counts.count_page_states(row),
+        number_readings=build_number_readings(row), read_day_number=columns.convert_day_number,
+        arriving=outcome_counts.count_page_states(row),
         repeats=outcome_counts.count_repeated(row), why=outcome_counts.count_reasons(row), **context,
     )  # fmt: skip
 

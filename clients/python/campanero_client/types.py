@@ -4894,9 +4894,10 @@ class ImportOptions(TypedDict):
     file's other columns, else of `default_country`.
     """
 
-    column_types: NotRequired[dict[str, Literal["number", "text"]]]
+    column_types: NotRequired[dict[str, Literal["date", "number", "text"]]]
     """Types of columns that go to `data`, by column name: `text` keeps every value as it is, `number` converts
-    those that are numbers; other columns are numbers or dates if their values are.
+    those that are numbers, `date` converts dates, and the day numbers of spreadsheets such as 45123; other
+    columns are numbers or dates if their values are.
     """
 
 

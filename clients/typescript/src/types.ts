@@ -3519,9 +3519,10 @@ export interface ImportOptions {
   decimal_mark?: "," | "." | null;
   /**
    * types of columns that go to `data`, by column name: `text` keeps every value as it is, `number` converts those
-   * that are numbers; other columns are numbers or dates if their values are
+   * that are numbers, `date` converts dates, and the day numbers of spreadsheets such as 45123; other columns are
+   * numbers or dates if their values are
    */
-  column_types?: Record<string, "number" | "text">;
+  column_types?: Record<string, "date" | "number" | "text">;
 }
 
 /** An incoming SMS. */

@@ -158,7 +158,7 @@ O date_order enum(dmy,mdy)? -- of dates that may be read in two ways
 O opt_in_phone boolean? -- whether phone numbers are opted in, too
 O opt_in_unstated boolean -- whether those are who say neither yes nor no
 O decimal_mark enum(,,.)? -- of numbers that may be read in two ways
-O column_types object -- which columns are text or numbers
+O column_types object -- which columns are text, numbers or dates
 = POST /uploads
 D file any!
 O full_size boolean -- not made smaller
