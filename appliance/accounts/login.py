@@ -368,7 +368,7 @@ def create_browser_session(
     try:
         return sessions.create_browser_session(user.id, ip, user_agent, device_token, method, identity_id)
     except NotFound:
-        raise InvalidCredentials(gettext("This account is not linked any more. Sign in again.")) from None
+        raise InvalidCredentials(gettext("This account is no longer linked. Sign in again.")) from None
 
 
 def issue_token(

@@ -39,7 +39,7 @@ REPLAYED_DAYS = 90
 # A replay that covers the time until it was requested begins at most this long after that.
 _MAX_START_MS = 60_000
 CHANGED = gettext_noop("What is proposed has changed since you saw it. Look at it again before you decide.")
-_DECIDED = gettext_noop("This proposal is not open any more.")
+_DECIDED = gettext_noop("This proposal is no longer open.")
 # For this time after an email about a proposal, no further one is sent: the page and the navigation show new proposals.
 _MAIL_INTERVAL_MS = 15 * 60_000
 

@@ -312,7 +312,7 @@ _SKIP_WORDS = {
     "left_list": gettext_noop("the contact left this list before"),
     "list_deleted": gettext_noop("the list was deleted"),
     "list_is_view": gettext_noop("the list follows a segment"),
-    "no_colleague": gettext_noop("the colleague has no access any more"),
+    "no_colleague": gettext_noop("the colleague no longer has access"),
     "too_many_notices": gettext_noop("too many notifications in an hour"),
     "test_run": gettext_noop("nobody is notified of a test"),
     "test_request": gettext_noop("no request is made for a test"),

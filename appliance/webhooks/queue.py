@@ -377,7 +377,7 @@ def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDeliver
     require_write_transaction()
     delivery = get_delivery(account_id, webhook_id, delivery_id)
     if delivery.event is None:
-        raise Invalid({"base": [gettext("the event is not kept any more")]})
+        raise Invalid({"base": [gettext("the event is no longer stored")]})
     _require_enabled(webhook_id)
     now = clock.now_ms()
     run(

@@ -36,7 +36,7 @@ SECRET_UNREADABLE = gettext_noop(
     "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"
 )
 WEBHOOK_DELETED = gettext_noop("the webhook was deleted")
-EVENT_PRUNED = gettext_noop("the event is not kept any more")
+EVENT_PRUNED = gettext_noop("the event is no longer stored")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 

@@ -222,7 +222,7 @@ def test_a_revoked_consent_holds_emails_and_is_told(fresh_server: FreshServer) -
         world.provider.revoke()
         api, number = world.server.client(), world.send("held")
         status = api.wait("/delivery/status", lambda row: not row["open"], 20)
-        words = "Microsoft does not accept the consent any more: invalid_grant: it is not valid any more."
+        words = "Microsoft no longer accepts the consent: invalid_grant: it is not valid any more."
         assert any(words in str(obstacle) for obstacle in status["obstacles"]), status
         page = HtmlPage(world.user, "/settings/sending")
         assert "Access has ended" in page.text and words in page.text

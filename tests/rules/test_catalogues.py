@@ -193,3 +193,14 @@ def test_notices_and_questions_quote_names() -> None:
     ]
     assert not [text for text in texts if _NAMED.search(text)]
     assert sum(bool(_NAMED.search(text.translate({ord("“"): None, ord("”"): None}))) for text in texts) > 50
+
+
+def test_texts_say_no_longer() -> None:
+    """A text says "is no longer open", not "is not open any more"; of things, "any more" is right."""
+    texts = [
+        text
+        for message in catalogues.extract()
+        for text in ((message.id,) if isinstance(message.id, str) else message.id)
+        if re.search(r"\bany ?more\b", text) and "we will not send you any more. If you" not in text
+    ]
+    assert not texts

@@ -99,7 +99,7 @@ async def set_address(request: Request, visit: Visit, account_id: int) -> HTTPRe
 async def remove_address(request: Request, visit: Visit, account_id: int) -> HTTPResponse:
     """Remove a former address of an account, whose links stop working."""
     form = Form.from_request(request)
-    notice = gettext("%(host)s is removed. Links to it do not work any more.", host=form["host"])
+    notice = gettext("%(host)s is removed. Links to it no longer work.", host=form["host"])
     return await _change_hosts(request, visit, account_id, public_urls.release_host, (form, "host"), notice)
 
 

@@ -91,7 +91,7 @@ _REASONS = {
     "no_date": gettext_noop("The contact has no date there"),
     "date_passed": gettext_noop("The date is past"),
     "timed_out": gettext_noop("The event did not come in time"),
-    "no_colleague": gettext_noop("The colleague has no access any more"),
+    "no_colleague": gettext_noop("The colleague no longer has access"),
     "too_many_notices": gettext_noop("Too many notifications in an hour"),
     "test_run": gettext_noop("Nobody is notified of a test"),
     "test_request": gettext_noop("No request is made for a test"),

@@ -375,4 +375,4 @@ def require_way_in(account_id: int, without_provider: int = 0, without_identity:
     """Raise Invalid if passwords are refused and no owner could sign in without this provider or identity."""
     account = Account.get_by_id(account_id)
     if not account.password_sign_in and not _has_way_in(account_id, without_provider, without_identity):
-        raise Invalid({"base": [gettext("No owner could sign in any more. Allow passwords first.")]})
+        raise Invalid({"base": [gettext("No owner would be able to sign in. Allow passwords first.")]})

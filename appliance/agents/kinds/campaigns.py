@@ -74,7 +74,7 @@ def carry_out(account_id: int, campaign_id: int, changes: SendChanges, by: Actor
     """Send or schedule the campaign as a user does; raises what `send.go_live` raises."""
     campaign = store.get(account_id, campaign_id)
     if campaign.phase != "draft":
-        raise Invalid({"base": [gettext("this campaign is no draft any more")]})
+        raise Invalid({"base": [gettext("this campaign is no longer a draft")]})
     when = changes.scheduled_at if isinstance(changes.scheduled_at, int) else UNSET
     is_later = when is not UNSET and when > clock.now_ms()
     if when is not UNSET and not is_later:

@@ -160,7 +160,7 @@ class Notify(StepKind):
             return gettext("Notify %(name)s", name=props["slack_host"])
         user = _find_user(account_id, props["user_id"])
         if user is None:
-            return gettext("Notify a colleague who has no access any more")
+            return gettext("Notify a colleague who no longer has access")
         return gettext("Notify %(name)s", name=_name_user(user))
 
 

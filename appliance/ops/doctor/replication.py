@@ -98,7 +98,7 @@ def check_copies(_: Path) -> Iterator[Finding]:
         yield Finding("note", _COPIES, gettext("no copies on another machine (copies.store is empty)"))
         return
     if not schedule.is_set_up(copies):
-        words = gettext("no copies are made: nobody could read them without a recovery passphrase or a public key")
+        words = gettext("no copies are made: they could not be read without a recovery passphrase or a public key")
         yield Finding("warn", _COPIES, words, "campanero copies passphrase", gettext(
             "No copy of your data leaves the server yet. Make a recovery passphrase under Settings, Backups."
         ))  # fmt: skip

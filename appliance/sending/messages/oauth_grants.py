@@ -209,7 +209,7 @@ def _build_notice(label: str, days_left: int | None) -> SystemEmail:
     if days_left is None:
         subject = gettext("%(provider)s has ended the access of Campanero", provider=label)
         text = gettext(
-            "%(provider)s does not accept the consent to send email any more. Emails wait and are sent once you "
+            "%(provider)s no longer accepts the consent to send email. Emails wait and are sent once you "
             "connect the mailbox again.",
             provider=label,
         )

@@ -35,7 +35,7 @@ _MAX_CACHED = 100
 
 # Errors are stored in English, and translated where they are shown.
 _NOT_CONNECTED = gettext_stored("no mailbox is connected with %(provider)s")
-_REJECTED = gettext_stored("%(provider)s does not accept the consent any more: %(words)s")
+_REJECTED = gettext_stored("%(provider)s no longer accepts the consent: %(words)s")
 _CLIENT_REJECTED = gettext_stored("%(provider)s does not accept the client ID and its secret: %(words)s")
 _UNREACHABLE = gettext_stored("%(provider)s gives no access token at the moment: %(words)s")
 CONNECT_AGAIN = gettext_noop("connect the mailbox again under Settings, Sending")
