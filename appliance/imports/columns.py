@@ -381,6 +381,18 @@ def convert_day_number(text: str) -> str | None:
     return moment.isoformat() if seconds else moment.date().isoformat()
 
 
+# Words for dates and birthdays in the names of columns, in the languages of the interface
+_DATE_WORDS = re.compile(
+    r"date|datum|fecha|\bdata|day\b|geb(?:oren|urt)|birth|naissance|nacimiento|nascita|nasc|geboorte|urodz|日付|誕生日|生年月日",
+    re.IGNORECASE,
+)
+
+
+def has_day_numbers(name: str, samples: list[str]) -> bool:
+    """Return whether a column probably has day numbers of a spreadsheet: by its name, and by all of its samples."""
+    return bool(_DATE_WORDS.search(name)) and bool(samples) and all(map(convert_day_number, map(str.strip, samples)))
+
+
 class DateColumn:
     """The values of a column, from which `get_format` detects whether they are dates and in which order.
 

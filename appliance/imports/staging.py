@@ -218,6 +218,20 @@ class StagingFile:
             f"SELECT count(*) {condition}", f"SELECT line, value, '' {condition}", limit, params
         )
 
+    def fetch_by_domain(self, domains: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """Return the number of distinct email addresses whose domain is in `domains`, and up to `limit` of them.
+
+        Each is (line, address, "").
+        """
+        condition = (
+            "FROM person WHERE kind = 'email' AND first IS NULL "
+            "AND substr(key, instr(key, '@') + 1) IN (SELECT value FROM json_each(:domains))"
+        )
+        params = {"domains": json.dumps(list(domains))}
+        return self._count_and_fetch(
+            f"SELECT count(*) {condition}", f"SELECT line, value, '' {condition}", limit, params
+        )
+
     def _count_and_fetch(
         self, count_sql: str, select_sql: str, limit: int, params: dict[str, Any]
     ) -> tuple[int, list[tuple[int, str, str]]]:

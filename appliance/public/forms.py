@@ -11,6 +11,7 @@ from appliance.api import http
 from appliance.api.http import ApiError
 from appliance.content import brand as brands
 from appliance.core import addresses, clock, crypto
+from appliance.core.domain_typos import suggest_domain
 from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
 from appliance.forms import fields, store, submissions
 from appliance.forms.fields import Field, list_fields
@@ -88,6 +89,8 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
         phrase="form_mailed" if is_mailed else "form_done",
         is_mailed=is_mailed,
         address=addresses.mask_address(submission.address.value),
+        domain=submission.address.value.rpartition("@")[2],
+        suggestion=await fetch_public(suggest_domain, submission.address.value),
     )
 
 

@@ -107,6 +107,18 @@ def test_a_form_in_one_language(server: Server) -> None:
     assert client.patch(f"/forms/{form['id']}", {"language": None}).expect(200)["language"] is None
 
 
+@pytest.mark.parametrize(("address", "suggestion"), [("ann@gmail.con", "gmail.com"), ("ann@example.org", None)])
+def test_a_slip_in_the_domain_is_accepted_and_named(server: Server, address: str, suggestion: str | None) -> None:
+    """A sign-up with ann@gmail.con is accepted, and the page of thanks asks for gmail.com, with a way back."""
+    form = create_form(server, f"Slip of {address}")
+    path = f"/f/{form['public_key']}"
+    thanks = request_as_visitor(server, "POST", path, {"email": address})
+    assert thanks.status == 200 and "Almost done" in thanks.text
+    assert (f"Did you mean <b>{suggestion}</b>?" in thanks.text) is (suggestion is not None)
+    assert (f'href="{path}"' in thanks.text) is (suggestion is not None)
+    assert wait_for_system_emails(server, address)
+
+
 def test_the_submission_event_has_network_and_browser(server: Server) -> None:
     """The event of a known contact has the truncated IP address and the browser."""
     agent = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"

@@ -131,6 +131,30 @@ def test_a_phone_number_of_the_chosen_country(user: ScriptlessBrowser, api: Clie
     assert [channel["value"] for channel in greta["channels"]] == ["+491715556677"]
 
 
+def test_a_slip_in_the_domain_of_an_address_gets_a_hint(
+    browser_page: Page, user: ScriptlessBrowser, api: Client
+) -> None:
+    """The form asks at once, saves the address as it is, and the page of the contact asks again with a link."""
+    page = browser_page
+    page.goto("/contacts/new")
+    email, hint = page.get_by_label("Email", exact=True), page.locator("#email-slip")
+    email.fill("ann@gmail.con")
+    email.press("Tab")
+    expect(hint).to_have_text("Did you mean ann@gmail.com?")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    email.fill("ann@gmail.com")
+    email.press("Tab")
+    expect(hint).to_be_empty()
+    email.fill("ann@gmail.con")
+    page.get_by_role("button", name="Add contact").click()
+    expect(page.locator("#consent")).to_contain_text("Did you mean ann@gmail.com?")
+    page.locator("#consent").get_by_role("link", name="Edit").click()
+    expect(hint).to_have_text("Did you mean ann@gmail.com?")
+    form = HtmlPage(user, "/contacts/new")
+    form.fill("Email", "ann@example.org")
+    assert "Did you mean" not in form.press("Add contact").text
+
+
 def test_merging_contacts(user: ScriptlessBrowser, api: Client, anna: int) -> None:
     """A contact of the same name is suggested; after merging the stricter consent applies."""
     other = {"first_name": "anna", "last_name": "KURZ", "email": "ak@example.net", "opt_in": True}

@@ -433,23 +433,40 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
     assert people["n4"]["data"] == {"town": "Bath", "name_title": "Dr."} and people["n3"]["data"] == {"town": "Bath"}
 
 
+def test_the_check_lists_addresses_that_may_have_typos(user: ScriptlessBrowser, api: Client, tmp_path: Path) -> None:
+    """The check suggests the domain of a large provider; the addresses are imported as they are."""
+    path = tmp_path / "typos.csv"
+    path.write_text("email\nann@gmail.con\nbob@hotmial.com\neve@typos.example\nANN@gmail.con\n")
+    page = checked(user, path)
+    title = "2 addresses may have typos"
+    assert [row.split(" | ")[-2:] for row in listed(page, title)] == [
+        ["ann@gmail.con", "ann@gmail.com"], ["bob@hotmial.com", "bob@hotmail.com"],
+    ]  # fmt: skip
+    assert numbers_of(downloaded(page, title)) == [2, 3] and "No problems" not in page.text
+    imported(page)
+    assert api.get("/contacts", search="ann@gmail.con").json[0]["channels"][0]["subscribed"]
+
+
 def test_day_numbers_of_a_spreadsheet_become_dates_in_a_column_of_dates(
     browser_page: Page, user: ScriptlessBrowser, api: Client, tmp_path: Path
 ) -> None:
-    """The columns page shows the dates once the type is chosen, and the check says how a number is read."""
+    """A birthday of 31412 is proposed as a date; the columns page shows the date, and the check says how it is read."""
     page, path = browser_page, tmp_path / "days.csv"
     path.write_text("email;birthday;points\nd1@days.example;31412;45123\nd2@days.example;30000;7\n")
     upload_file(page, path)
     dates = page.get_by_role("row", name="birthday").locator(".dates")
+    type_ = page.get_by_role("combobox", name="birthday")
+    expect(type_).to_have_value("own-date")
+    type_.select_option("Custom field")
     expect(dates).to_be_hidden()
-    page.get_by_role("combobox", name="birthday").select_option("Custom field (date)")
+    type_.select_option("Custom field (date)")
     expect(dates.locator("li")).to_have_text([re.compile("31412 .*1985"), re.compile("30000 .*1982")])
     expect(dates.locator("li").first).to_be_visible()
     assert axe.find_violations_in_light_and_dark(page) == []
     columns = at_columns(user, path)
     columns.fill("Source of these contacts", "The shop")
     columns.check("Add without subscribing")
-    columns.fill("birthday", "Custom field (date)")
+    assert (columns.value("birthday"), columns.value("points")) == ("own-date", "own")
     check = columns.press("Check file").reload_until(CHECK_TITLE)
     assert "birthday is read as a date: 31412 becomes" in check.text and "1985" in check.text
     imported(check)

@@ -11,6 +11,7 @@ from appliance.audience import time_zones
 from appliance.audience.contacts import removal, store, timeline, write
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import errors, validation
+from appliance.core.domain_typos import suggest_address
 from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.events import log
 from appliance.imports import store as imports
@@ -231,6 +232,9 @@ def _load_contact(visit: Visit, contact_id: int, kind: str, page: int) -> dict[s
         "wants_erasure": unsubscribes.has_open_request(account_id, contact_id),
         "evidence": {
             channel.value: [row for row in evidence if row.address == channel.value] for channel in contact.channels
+        },
+        "suggestions": {
+            channel.value: suggest_address(channel.value) for channel in contact.channels if channel.kind == "email"
         },
         "actors": timeline.fetch_actor_names(account_id, evidence),
         "messages": ledger.list_messages(account_id, ledger.MessageQuery(contact_id=contact_id, limit=_MAX_MESSAGES)),

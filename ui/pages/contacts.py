@@ -18,6 +18,7 @@ from appliance.audience.segments import members as segment_people
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import errors, validation
+from appliance.core.domain_typos import suggest_address
 from appliance.core.i18n import gettext, gettext_noop, pgettext
 from appliance.imports import store as imports
 from appliance.storage.transactions import commit, fetch, scan
@@ -196,6 +197,14 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
     form = Form({"email" if "@" in search else "first_name": search})
     form.lists["list_ids"] = request.args.getlist("list") or []
     return await _render_form(request, visit, form, None, 200)
+
+
+@pages.post("/slip")
+@signed_in("contacts:write")
+async def show_slip(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the address that the user probably meant to type, if the domain of the typed one is a known slip."""
+    suggestion = await fetch(suggest_address, Form.from_request(request)["email"])
+    return view.render(request, "contacts/_slip.html", suggestion=suggestion)
 
 
 @pages.post("/", strict_slashes=False)
@@ -441,7 +450,8 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
     shown_keys = "\n".join(key for key in contact.data if key != "tags") if contact else ""
     shown_keys = form.values.get("data_shown", shown_keys)
     return view.render(
-        request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
+        request, "contacts/form.html", status, form=form,
+        suggestion=await fetch(suggest_address, form["email"]), contact=contact, lists=contact_lists, data=data,
         shown_keys=shown_keys, headings=await fetch(imports.list_data_labels, visit.account_id),
         kinds=typed_values.VALUE_KINDS, is_date=typed_values.is_date,
         country=dict(lookups.country_names()).get(visit.account.country_code or ""),

@@ -101,6 +101,8 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
             to, own = form[f"to-{index}"], form[f"key-{index}"] or own
         elif job.phase == store.MAPPING and not samples and to in CUSTOM_TYPES and column["name"] not in mapped:
             to = ""  # A column without values would become an empty custom field.
+        elif job.phase == store.MAPPING and to == CUSTOM_FIELD and columns.has_day_numbers(column["name"], samples):
+            to = "own-date"
         full_names = [(text, detection.split_name(text)) for text in column.get("full_names", samples)]
         dates = [(text, moment) for text in samples if (moment := columns.convert_day_number(text.strip()))]
         items.append(ImportColumn(column["name"], samples, to, own, full_names, dates))
@@ -434,6 +436,7 @@ async def _count_lines(job: Import, only: str | None) -> int:
     counted: dict[str, Any] = {"problems": job.failed, "warnings": job.warnings}
     if file_review is not None and outcome_review is not None:
         counted |= {"repeats": file_review.doubles.number, "roles": file_review.roles.number}
+        counted["slips"] = file_review.slips.number
         counted |= {
             group: lines.number
             for group, lines in outcome_review._asdict().items()

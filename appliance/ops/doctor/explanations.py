@@ -308,8 +308,8 @@ _EXPLANATIONS = {
     "account address": _Explanation(gettext_noop("Address of your links"), {
         "ok": gettext_noop("The links of your emails open at the address of your account."),
         "warn": gettext_noop(
-            "The links of your emails may not open, or may stop working soon. Click one in a test email; if it does not "
-            "open, ask your administrator to correct this before your next campaign."
+            "The links of your emails may not open, or may stop working soon. Click one in a test email; if it does "
+            "not open, ask your administrator to correct this before your next campaign."
         ),
         "fail": gettext_noop(
             "The links of your emails do not open at the address of your account. Ask your administrator to correct "
