@@ -94,6 +94,23 @@ def test_building_a_test(page: Page, api: Client) -> None:
     assert (stored["metric"], stored["event"], stored["by_amount"]) == ("event", "order_paid", True)
 
 
+_PLACEHOLDER_HEIGHTS = """field => [getComputedStyle(field, "::before").height, getComputedStyle(field).lineHeight]"""
+
+
+def test_a_long_subject_stays_in_its_field_on_a_phone(page: Page, api: Client) -> None:
+    """The subject of A, which the empty field of B shows, is cut at one line and does not run out of the field."""
+    subject = "Come to our autumn workshops on three Saturdays in the old greenhouse"
+    campaign_id = draft(api, "Long", subject=subject)
+    api.patch(f"/campaigns/{campaign_id}", {"experiment": {"variants": [{}, {"from_name": "Ana"}]}}).expect(200)
+    page.set_viewport_size({"width": 390, "height": 800})
+    open_card(page, campaign_id)
+    page.locator("#card-experiment").get_by_role("checkbox", name="Subject").check()
+    field = page.locator("#card-experiment").get_by_label("Subject of B")
+    expect(field).to_have_attribute("data-placeholder", subject)
+    placeholder, line = (float(height.removesuffix("px")) for height in field.evaluate(_PLACEHOLDER_HEIGHTS))
+    assert 0 < placeholder <= line
+
+
 def test_undo_restores_a_removed_variant_and_a_removed_test(user: ScriptlessBrowser, api: Client) -> None:
     """Undo brings back texts and own content, also after the whole test was removed."""
     campaign_id = with_test(api, "Undone", {"subject": "B"}, {"name": "Third", "subject": "C", "body": "<p>Mine</p>"})
