@@ -32,6 +32,18 @@ def create_template(api: Client, name: str) -> int:
     return int(api.post("/templates", body).expect(201)["id"])
 
 
+def test_an_sms_has_one_text_to_translate(user: ScriptlessBrowser, api: Client) -> None:
+    """The page of an SMS speaks of its text, not of a subject and a sender, which it does not have."""
+    body = {"name": "Closing", "channel": "sms", "body": "We close at five"}
+    template_id = api.post("/templates", body).expect(201)["id"]
+    page = HtmlPage(user, f"/templates/{template_id}/translations")
+    page.fill("Language", "German")
+    page = page.press("Add language")
+    page = HtmlPage(user, f"/templates/{template_id}/translations/de")
+    assert page.texts("section.card h2") == ["Text", "Preview"] and "German: SMS text" in page.texts("label .sr")
+    assert page.one("#preview iframe").attrib["class"] == "frame low"
+
+
 def test_translating_an_email(page: Page, api: Client) -> None:
     """A language is added from the editor; each text saves itself, is counted, and shows in the preview."""
     template_id = create_template(api, "Sunday")

@@ -215,7 +215,7 @@ def _build_context(visit: Visit, template_id: int, language: str) -> dict[str, A
     if summary is None and language:
         raise NotFound
     stored = row.translations.get(language, {})
-    groups = _group_rows(summary.texts if summary is not None else (), stored)
+    groups = _group_rows(summary.texts if summary is not None else (), stored, row.channel)
     missing = [row for _, rows in groups for row in rows if row.state in ("missing", "changed")]
     original = template_edits.get_original_language(visit.account_id)
     return {
@@ -235,16 +235,17 @@ def _original_url(row: Template, home: store.TemplateOwner) -> str:
     return back_url(home) if row.channel == "sms" and home.kind != "template" else editor_url(home)
 
 
-def _group_rows(states: tuple[TextState, ...], stored: dict[str, Any]) -> list[tuple[str, list[TextRow]]]:
+def _group_rows(states: tuple[TextState, ...], stored: dict[str, Any], channel: str) -> list[tuple[str, list[TextRow]]]:
     """Return the texts in reading order, with the label of each section that they belong to.
 
     `stored` has the translations of the language by text id, each with the text that was translated.
     """
     groups: list[tuple[str, str, list[TextRow]]] = []
+    of_fields = gettext("Text") if channel == "sms" else gettext("Subject and sender")
     for number, state in enumerate(states):
         section_key = state.text.id.partition("/")[0] if "/" in state.text.id else ""
         if not groups or groups[-1][0] != section_key:
-            groups.append((section_key, state.text.section or gettext("Subject and sender"), []))
+            groups.append((section_key, state.text.section or of_fields, []))
         groups[-1][2].append(_build_row(number, state, stored))
     return [(label, rows) for _, label, rows in groups]
 

@@ -108,9 +108,8 @@ def list_texts(document: Document, channel: str = "email") -> list[TranslatableT
     for name in TRANSLATED_FIELDS if channel == "email" else ("body",):
         value = document.get(name)
         if isinstance(value, str) and _has_words(value):
-            texts.append(
-                TranslatableText(name, gettext(_FIELD_LABELS[name]), "", _field_kind(name, document, channel), value)
-            )
+            label = gettext(_FIELD_LABELS[name]) if channel == "email" else gettext("SMS text")
+            texts.append(TranslatableText(name, label, "", _field_kind(name, document, channel), value))
     if channel == "email":
         texts += (text for text, _ in _walk_design(document.get("design")))
     return texts
