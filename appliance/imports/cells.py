@@ -303,7 +303,7 @@ def split_words(text: str) -> list[Any]:
     if text.startswith("["):
         try:
             words = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             words = None
         if isinstance(words, list):
             return words

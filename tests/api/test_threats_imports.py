@@ -156,6 +156,15 @@ def test_hostile_json_lines(line: str, api: Client) -> None:
     assert lines[1]["reason"] or lines[1]["warnings"]
 
 
+def test_a_cell_of_brackets_is_text(api: Client) -> None:
+    """A cell of tags or lists that begins like a JSON list of any depth costs neither its row nor its file."""
+    rows = [f'deep{number}@example.org,"{text}"' for number, text in enumerate(("[" * 60_000, "[1," * 20_000))]
+    for column in ("tags", "lists"):
+        file = f"email,{column}\n{rows[0]}\n{rows[1]}\n{column}@example.org,vip\n"
+        job = wait_for_import(api, upload(api, file))
+        assert job["status"] == "complete" and (job["failed"], job["total"]) == (0, 3), job
+
+
 def memory_of_process_tree(pid: int) -> int:
     """Return the anonymous memory of a process and its children in bytes."""
     total = 0
