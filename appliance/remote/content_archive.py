@@ -18,6 +18,8 @@ MAX_JSON_PARTS = 2_000_000
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # The first bytes of a file's entry in the central directory of a ZIP file (APPNOTE.TXT 6.3.10, section 4.3.12).
 _ENTRY_SIGNATURE = b"PK\x01\x02"
+# Less than the 255 bytes that file systems allow
+_MAX_NAME_BYTES = 200
 _FOLDERS = (*KINDS_BY_NAME, PICTURES)
 
 
@@ -42,7 +44,8 @@ def unpack(source: Path, directory: Path) -> None:
         if source.read_bytes().count(_ENTRY_SIGNATURE) > 2 * MAX_FILES:
             raise UsageError(f"the ZIP file has more than {MAX_FILES} files")
         with zipfile.ZipFile(source) as archive:
-            infos = [info for info in archive.infolist() if not info.is_dir()]
+            # An entry without a name, which `is_dir` does not expect, is no file either.
+            infos = [info for info in archive.infolist() if info.filename and not info.is_dir()]
             if len(infos) > MAX_FILES:
                 raise UsageError(f"the ZIP file has more than {MAX_FILES} files")
             _write_files(archive, infos, directory)
@@ -78,5 +81,6 @@ def _find_place(name: str, directory: Path) -> Path | None:
     if len(parts) not in (2, 3) or parts[-2] not in _FOLDERS:
         return None
     file = parts[-1]
-    is_safe = file.isprintable() and not file.startswith(".") and "\\" not in file and len(file) <= 120
+    is_short = len(file.encode("utf-8", "replace")) <= _MAX_NAME_BYTES
+    is_safe = file.isprintable() and not file.startswith(".") and "\\" not in file and is_short
     return directory / parts[-2] / file if is_safe else None

@@ -7,6 +7,7 @@ account. A reference to another object is `{"$ref": "lists/news"}`, and the addr
 """
 
 import json
+import math
 import os
 import re
 import stat
@@ -25,6 +26,7 @@ MAX_FILE_BYTES = 8 * 1024 * 1024
 # The maximum nesting of a file, above the 64 levels of an object of the API (docs/decisions.md#4). Functions that walk
 # through a file are recursive.
 MAX_DEPTH = 100
+_MAX_DIGITS = 100
 # The suffix of a flow's name in `.campanero.json`, under which the ids of its steps are stored.
 _STEPS = "#steps"
 _MAX_SLUG_CHARACTERS = 60
@@ -222,7 +224,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         text = read_file(path).decode("utf-8")
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_integer, parse_float=_parse_float)
         if _is_too_deep(value):
             raise RecursionError
         if "\\u" in text:
@@ -239,6 +241,21 @@ def read_json(path: Path) -> Any:
 
 def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _parse_integer(digits: str) -> int:
+    """Return an integer. Raises ValueError for one that no request can contain, before Python has its own error."""
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a number has more than {_MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _parse_float(text: str) -> float:
+    """Return a number. Raises ValueError for one that becomes infinite, which is not JSON either."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("a number is too large")
+    return number
 
 
 def _is_too_deep(value: Any) -> bool:

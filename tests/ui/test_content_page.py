@@ -123,6 +123,8 @@ ODD_FILES = {
     "templates/c.json: nested deeper than 100 levels": {"templates/c.json": '{"design":' * 5_000},
     "contains half of a surrogate pair": {"lists/a.json": r'{"\ud800": 1}'},
     "lists/s.json: contains half of a surrogate pair": {"lists/s.json": r'{"segment_id": {"$ref": "\udfff"}}'},
+    "lists/n.json: a number has more than 100 digits": {"lists/n.json": f'{{"name": {"1" * 5_000}}}'},
+    "lists/i.json: a number is too large": {"lists/i.json": '{"segment_id": 1e999}'},
     "Infinity is not JSON": {"lists/a.json": '{"name": "A", "segment_id": -Infinity}'},
     "templates/a.json: translations must be": {"templates/a.json": '{"name": "A", "translations": [1]}'},
     "templates/b.json: translations must be": {"templates/b.json": '{"name": "A", "translations": {"de": "x"}}'},
@@ -140,6 +142,17 @@ def test_odd_files_are_named(server: Server, user: ScriptlessBrowser, api: Clien
     for words, files in ODD_FILES.items():
         page = check(user, pack({name: text.replace("{account}", account) for name, text in files.items()}))
         assert words in page.text and not page.named("button", "Import content"), words
+    assert "Traceback" not in server.output
+
+
+def test_odd_names_in_a_zip_file_are_left_out(server: Server, user: ScriptlessBrowser) -> None:
+    """An entry without a name, and one whose name no file system can store, do not keep the others from being read."""
+    content = {"lists/odd.json": '{"name": "Odd names"}'}
+    nameless = pack(content | {"xyz": "{}"}).replace(b"xyz", b"\0yz")
+    long_named = pack(content | {f"lists/{chr(0x1F600) * 110}.json": "{}"})
+    for file in (nameless, long_named):
+        page = check(user, file)
+        assert stats(page)[:2] == ["1", "0"] and tempfile.gettempdir() not in page.text, page.text
     assert "Traceback" not in server.output
 
 
