@@ -33,7 +33,7 @@ from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage import disk_guard, migrations, transactions
 from appliance.storage.database import SqliteTooOld, close_database, open_database, rows
-from appliance.storage.journal import JournalTooNew
+from appliance.storage.journal import UnusableJournal
 from appliance.storage.migrations import MIGRATIONS, SchemaTooNew
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def run(arguments: list[str]) -> int:
         migrations.UnusableDatabase,
         SqliteTooOld,
         SchemaTooNew,
-        JournalTooNew,
+        UnusableJournal,
         data_dir.DirectoryInUse,
         data_dir.ForeignDirectory,
         backups.UpgradeFailed,

@@ -23,6 +23,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, pairwise, repeat
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
@@ -38,6 +39,8 @@ log = logging.getLogger("campanero.storage")
 JOURNAL_FILE = "optouts.jsonl"
 # The version of the file's format. Further kinds of lines do not change it: older versions skip and keep them.
 FORMAT = 1
+# Far more than a line has: one of sent messages has at most about 40 kB.
+_MAX_LINE_BYTES = 1 << 20
 SENT_HASH_BYTES = 6  # of an address hash that are stored with a sent message, to recognize its recipient
 
 _Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -182,6 +185,8 @@ class FirstLine(msgspec.Struct, omit_defaults=True):
     by time. `lineage` is the id of the file before the first compaction, which positions have, so they stay valid.
     Positions count bytes as if no line had been removed. Of the lines before the position `compacted`, only `kept`
     bytes remain; they come right after the first line.
+
+    `key` is the fingerprint of the installation's key, which earlier versions did not write.
     """
 
     journal: Annotated[str, Meta(min_length=1)]
@@ -190,6 +195,7 @@ class FirstLine(msgspec.Struct, omit_defaults=True):
     compacted: Annotated[int, Meta(ge=0)] = 0
     kept: Annotated[int, Meta(ge=0)] = 0
     sent_since: _Time = 0  # sent messages before this time (ms) were removed
+    key: str | None = None
 
 
 _AnyLine = Erasure | OptOut | Suppression | ListLeft | TrackingChoice | Sent
@@ -208,8 +214,16 @@ class JournalPosition(NamedTuple):
     size: int
 
 
-class JournalTooNew(Exception):
-    """The journal has a format that only a newer version knows; the message is one line."""
+class UnusableJournal(Exception):
+    """The journal must be neither read nor written; the message is one line."""
+
+
+class JournalTooNew(UnusableJournal):
+    """The journal has a format that only a newer version knows."""
+
+
+class ForeignJournal(UnusableJournal):
+    """The journal was written with the key of another installation, whose ids name other contacts and messages."""
 
 
 class JournalHeader(NamedTuple):
@@ -240,15 +254,21 @@ class JournalHeader(NamedTuple):
 def read_header(file: BinaryIO) -> JournalHeader | None:
     """Read the first line of an open journal, and return it; None if it has no id.
 
-    Raises JournalTooNew for a format that only a newer version knows.
+    Raises JournalTooNew for a format that only a newer version knows, and ForeignJournal for a journal of another key
+    than the loaded one.
     """
     file.seek(0)
-    raw = file.readline()
+    raw = file.readline(_MAX_LINE_BYTES)
     line = _parse_first_line(raw)
     if line is None:
         return None
     if line.format > FORMAT:
         raise JournalTooNew(f"{file.name} has format {line.format}, this program knows {FORMAT}: use the newer program")
+    if line.key is not None and crypto.loaded_key() and line.key != crypto.key_fingerprint():
+        raise ForeignJournal(
+            f"{file.name} is the journal of another installation: move it away, and put the one that belongs to "
+            f"{crypto.KEY_FILE} there"
+        )
     return JournalHeader(line, len(raw))
 
 
@@ -312,7 +332,8 @@ class _Journal:
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         size = os.fstat(handle).st_size
         if size == 0:
-            os.write(handle, msgspec.json.encode(FirstLine(crypto.random_base62(16))) + b"\n")
+            key = crypto.key_fingerprint() if crypto.loaded_key() else None
+            os.write(handle, msgspec.json.encode(FirstLine(crypto.random_base62(16), key=key)) + b"\n")
         elif os.pread(handle, 1, size - 1) != b"\n":
             os.write(handle, b"\n")  # A power cut has truncated the last line.
         os.fsync(handle)
@@ -326,7 +347,7 @@ _journal: _Journal | None = None
 def open_journal(directory: Path) -> None:
     """Use the journal of this data directory from now on; the file is created by the first line.
 
-    Raises OSError and JournalTooNew as `require_writable` does.
+    Raises OSError and UnusableJournal as `require_writable` does.
     """
     global _journal
     require_writable(directory)
@@ -336,7 +357,7 @@ def open_journal(directory: Path) -> None:
 def require_writable(directory: Path) -> None:
     """Raise OSError if the journal exists but cannot be written, because then every opt-out would fail.
 
-    Raises JournalTooNew for a format that only a newer version knows.
+    Raises UnusableJournal as `read_header` does.
     """
     path = directory / JOURNAL_FILE
     try:
@@ -393,7 +414,7 @@ def flush(lines: list[bytes]) -> None:
 def find_end(path: Path) -> JournalPosition | None:
     """Return the position of the end of a journal, or None if the file does not exist or its first line has no id.
 
-    All lines before that position are on disk. Raises JournalTooNew, as `read_header` does.
+    All lines before that position are on disk. Raises UnusableJournal, as `read_header` does.
     """
     try:
         with path.open("rb") as file:
@@ -410,7 +431,7 @@ def read_since(
     """Yield the lines of a journal after a position, or since a time (ms) if the position is not in this journal.
 
     The position None is in no journal. Lines that a compaction has kept are selected by time too. Yields None for a
-    damaged line, such as a line that a power cut has truncated. A missing file has no lines. Raises JournalTooNew, as
+    damaged line, such as a line that a power cut has truncated. A missing file has no lines. Raises UnusableJournal, as
     `read_header` does.
     """
     if not path.exists():
@@ -425,7 +446,7 @@ def read_since(
             exact = header.get_offset(max(position.size, header.start))
             start = exact if position.size >= header.start else header.size
         offset = file.seek(start or 0)
-        for raw in file:
+        for raw in read_lines(file):
             is_wanted = exact is not None and offset >= exact
             offset += len(raw)
             # A truncated line is followed by an empty one if the position is between its end and its line break.
@@ -434,6 +455,11 @@ def read_since(
             line = parse_line(raw)
             if line is None or is_wanted or line.at >= since_ms:
                 yield line
+
+
+def read_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of an open journal; a damaged one that is far too long comes in parts."""
+    return iter(partial(file.readline, _MAX_LINE_BYTES), b"")
 
 
 def _encode_line(record: dict[str, Any]) -> bytes:

@@ -40,7 +40,7 @@ def compact(directory: Path, sent_before: int, min_removed_bytes: int = MIN_REMO
 
     Returns 0 without a change if there are fewer than `min_removed_bytes` of them, or too small a share of the file.
     Lines may be appended meanwhile. If the process is killed, the old or the new journal is there. Raises OSError and
-    journal.JournalTooNew.
+    journal.UnusableJournal.
     """
     path = directory / JOURNAL_FILE
     try:
@@ -70,7 +70,7 @@ def compact(directory: Path, sent_before: int, min_removed_bytes: int = MIN_REMO
 def _find_removable(file: BinaryIO, header: JournalHeader, sent_before: int) -> _Removable:
     """Return the lines that may be removed, which end before the first line that is not older than `sent_before`."""
     end, size = file.seek(header.size + header.line.kept), 0
-    for raw in file:
+    for raw in journal.read_lines(file):
         line = journal.parse_line(raw)
         if line is not None and line.at >= sent_before:
             break
@@ -83,7 +83,7 @@ def _copy(file: BinaryIO, target: BinaryIO, header: JournalHeader, removable: _R
     """Write the new first line, the lines to keep, and all lines behind the removable ones."""
     target.seek(_HEADER_BYTES)
     offset = file.seek(header.size)
-    for raw in file:
+    for raw in journal.read_lines(file):
         if offset >= removable.end:
             break
         offset += len(raw)
@@ -97,6 +97,7 @@ def _copy(file: BinaryIO, target: BinaryIO, header: JournalHeader, removable: _R
         header.get_position(removable.end).size,
         kept_bytes,
         sent_before,
+        header.line.key,
     )
     content = msgspec.json.encode(first_line).ljust(_HEADER_BYTES - 1) + b"\n"
     if len(content) != _HEADER_BYTES:

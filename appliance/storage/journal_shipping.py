@@ -31,7 +31,7 @@ def read_pieces(path: Path, position: JournalPosition | None, max_bytes: int = _
     """Yield the lines of a journal after a position, or the whole file if that position is not in it.
 
     The yielded lines are synced to disk, so a power cut cannot change them. Yields nothing for a missing file, a file
-    without an id, or if there are no further lines. Raises OSError and journal.JournalTooNew.
+    without an id, or if there are no further lines. Raises OSError and journal.UnusableJournal.
     """
     try:
         file = path.open("rb")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.core import crypto
 from appliance.storage import journal, journal_compaction, journal_shipping, transactions
 from appliance.storage.journal import JOURNAL_FILE, JournalLine, JournalPosition, Sent, SentMessage, UnknownLine
 from tests.domain.home import Home
@@ -171,6 +173,34 @@ def test_a_journal_of_a_newer_format_is_refused(path: Path) -> None:
     with pytest.raises(journal.JournalTooNew):
         journal.open_journal(path.parent)
     assert path.read_bytes() == newer
+
+
+def test_a_journal_of_another_key_is_refused(path: Path) -> None:
+    """It is neither written nor read, also once it was compacted; one without a key is of an earlier version."""
+    write_sent(1, 500)
+    assert journal_compaction.compact(path.parent, 5 * DAY_MS, 0)
+    own = path.read_bytes()
+    key = f'"key":"{crypto.key_fingerprint()}"'.encode()
+    path.write_bytes(own.replace(key, b'"key":"0123456789abcdef"', 1))
+    for act in (journal.find_end, lambda file: list(journal.read_since(file, None, 0))):
+        with pytest.raises(journal.ForeignJournal, match="is the journal of another installation: move it away"):
+            act(path)
+    with pytest.raises(journal.ForeignJournal):
+        journal.open_journal(path.parent)
+    path.write_bytes(b'{"journal":"earlier"}\n')
+    assert journal.find_end(path) == JournalPosition("earlier", 22)
+
+
+def test_a_long_damaged_line_is_read_in_parts(path: Path) -> None:
+    """A file of zeros, as some power cuts leave it, does not fill the memory: each part is a damaged line."""
+    path.write_bytes(b"")
+    os.truncate(path, 40_000_000)
+    tracemalloc.start()
+    try:
+        assert set(read_times(path, None)) == {-1} and journal.find_end(path) is None
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_only_refusals_are_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

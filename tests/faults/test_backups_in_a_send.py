@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -255,6 +256,31 @@ def test_a_torn_journal_line_loses_no_other(fresh_server: FreshServer, tmp_path:
     server.stop()
     output = server.cli("restore", str(copy), "--force").stdout
     assert "2 opt outs" in output and f"warning: damaged lines in {server.data / 'optouts.jsonl'}" in output
+    # The line may have named messages that were sent
+    assert "The journal does not name all messages" in output
+
+
+def test_the_journal_of_another_installation_is_refused(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """Its erasures name contacts by their ids, which are other people here: neither restore nor start uses it."""
+    other = fresh_server(set_up=False, start=False).set_up("other@example.org").start()
+    stranger = other.client().post("/contacts", {"email": "stranger@example.org"}).expect(201)["id"]
+    other.client().delete(f"/contacts/{stranger}?erase=true").expect(200)
+    other.stop()
+    server = fresh_server()
+    api = server.client()
+    assert api.post("/contacts", {"email": "ours@example.org"}).expect(201)["id"] == stranger
+    copy, path = tmp_path / "kept.tar.gz", server.data / "optouts.jsonl"
+    server.cli("backup", str(copy))
+    server.stop()
+    shutil.copyfile(other.data / "optouts.jsonl", path)
+    words = f"campanero: {path} is the journal of another installation: move it away"
+    assert server.cli("restore", str(copy), "--force", expect=1).stderr.startswith(words)
+    assert server.cli("serve", expect=1).stderr.startswith(words)
+    assert path.read_bytes() == (other.data / "optouts.jsonl").read_bytes()
+    path.unlink()
+    server.cli("restore", str(copy), "--force")
+    server.start()
+    assert api.get(f"/contacts/{stranger}").expect(200)["channels"][0]["value"] == "ours@example.org"
 
 
 def _journal_line(**changes: Any) -> bytes:

@@ -150,7 +150,7 @@ def find_journal_end(directory: Path, source: Path) -> JournalPosition | None:
     """
     try:
         end = journal.find_end(directory / journal.JOURNAL_FILE)
-    except journal.JournalTooNew as error:
+    except journal.UnusableJournal as error:
         raise BackupFailed(str(error)) from None
     with _open_connection(source) as connection:
         connection.execute("BEGIN IMMEDIATE; ROLLBACK")

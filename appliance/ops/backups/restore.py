@@ -22,7 +22,7 @@ from appliance.sending.messages import queue, restored_sends
 from appliance.storage import database as sql
 from appliance.storage import disk_guard, journal, migrations, models, sandbox, transactions
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
-from appliance.storage.journal import JournalLine, JournalTooNew, Sent, UnknownLine
+from appliance.storage.journal import JournalLine, Sent, UnknownLine, UnusableJournal
 from appliance.storage.migrations import MIGRATIONS, migrate
 from appliance.storage.models import Account, Flow, Restoration, TeamMember, User
 from appliance.storage.transactions import require_write_transaction
@@ -239,10 +239,7 @@ def restore_from(directory: Path, source: Source, force: bool, report: Callable[
         raise RestoreFailed(f"{database} is {kind}, not a database: move it away first")
     if exists and not force:
         raise RestoreFailed(f"{directory} holds data: --force puts the backup in its place, after backing it up")
-    try:
-        journal.find_end(directory / journal.JOURNAL_FILE)
-    except JournalTooNew as error:
-        raise RestoreFailed(str(error)) from None
+    _require_usable_journal(directory)
     if (directory / archive.STAGING_DIRECTORY).is_symlink():
         raise RestoreFailed(f"{directory / archive.STAGING_DIRECTORY} is a link: remove it first")
     if folder := archive.find_shared_folder(directory):
@@ -257,6 +254,7 @@ def restore_from(directory: Path, source: Source, force: bool, report: Callable[
         report(f"unpacking the backup of {clock.iso(manifest.taken_at)}")
         source.unpack(staging)
         _load_key(directory, staging, manifest)
+        _require_usable_journal(directory)  # now that the key is known
         source.authenticate()
         saved_path = _preserve_current_data(directory, manifest, report) if exists else None
         report("checking the database")
@@ -273,6 +271,14 @@ def restore_from(directory: Path, source: Source, force: bool, report: Callable[
         archive.discard_staging(directory)
     open_database(directory / DATABASE)
     return RestoreResult(manifest, replayed, saved_path, readmitted)
+
+
+def _require_usable_journal(directory: Path) -> None:
+    """Raise RestoreFailed for a journal that only a newer version knows, or that belongs to another installation."""
+    try:
+        journal.find_end(directory / journal.JOURNAL_FILE)
+    except UnusableJournal as error:
+        raise RestoreFailed(str(error)) from None
 
 
 def _install(directory: Path) -> None:
@@ -367,14 +373,16 @@ def _prepare_database(
     journal.append_to_file(journal_path, current.unsettled)
     if journal_path.exists():
         (staging / journal.JOURNAL_FILE).unlink(missing_ok=True)
-    lines = _read_journal(journal_path, manifest, report)
+    damaged_lines: list[int] = []
+    lines = _read_journal(journal_path, manifest, report, damaged_lines)
     transactions.write(queue.settle_log)
     transactions.write(_skip_used_ids, current.last_ids)
     transactions.write(_end_access, current.revoked_keys)
     readmitted = _find_readmitted(current.disabled_users)
     paused = transactions.write(_hold_sending)
     replayed = replay_journal(lines)._replace(
-        is_complete=_names_all_sends(journal_path, manifest), is_end_known=current.was_read,
+        # A damaged line may have named a message that was sent.
+        is_complete=_names_all_sends(journal_path, manifest) and not damaged_lines, is_end_known=current.was_read,
         has_journal=journal_path.exists(),
     )  # fmt: skip
     transactions.write(_record_restoration, manifest, replayed, paused)
@@ -401,8 +409,13 @@ def _names_all_sends(path: Path, manifest: Manifest) -> bool:
     )
 
 
-def _read_journal(path: Path, manifest: Manifest, report: Callable[[str], None]) -> Iterator[JournalLine]:
-    """Yield the lines of the journal that are newer than the backup, and report at the end how many are damaged."""
+def _read_journal(
+    path: Path, manifest: Manifest, report: Callable[[str], None], damaged_lines: list[int]
+) -> Iterator[JournalLine]:
+    """Yield the lines of the journal that are newer than the backup.
+
+    At the end, report how many are damaged, and append that number to `damaged_lines`, unless it is zero.
+    """
     damaged_count = unknown_count = 0
     for line in journal.read_since(path, manifest.journal, manifest.taken_at - _JOURNAL_MARGIN_MS):
         if isinstance(line, JournalLine):
@@ -412,6 +425,7 @@ def _read_journal(path: Path, manifest: Manifest, report: Callable[[str], None])
         else:
             damaged_count += 1
     if damaged_count:
+        damaged_lines.append(damaged_count)
         report(f"warning: damaged lines in {path} were skipped, and opt-outs in them are lost: {damaged_count}")
     if unknown_count:
         report(f"warning: lines of a newer version in {path} were kept, but not applied: {unknown_count}")

@@ -118,7 +118,7 @@ def _find_journal_error(directory: Path) -> str | None:
         journal.require_writable(directory)
     except OSError as error:
         return gettext("%(filename)s cannot be written: %(strerror)s", filename=error.filename, strerror=error.strerror)
-    except journal.JournalTooNew as error:
+    except journal.UnusableJournal as error:
         return str(error)
     return None
 
