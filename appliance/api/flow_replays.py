@@ -10,6 +10,8 @@ from appliance.api.auth import require_contacts_scope, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.schemas import Moment
 from appliance.core.clock import iso
+from appliance.core.errors import NotAllowed
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports import records, streaming
 from appliance.flows import replays
 from appliance.flows.replay_result import ReplayResult
@@ -18,6 +20,8 @@ from appliance.storage import models
 from appliance.storage.transactions import commit, fetch, render
 
 ROUTES = Routes()
+
+_OTHERS_REPLAY = gettext_noop("An agent cancels only a replay that it started.")
 
 
 class FlowReplay(Struct):
@@ -107,12 +111,14 @@ async def get_replay(request: ApiRequest) -> ApiResponse:
 async def cancel_replay(request: ApiRequest) -> ApiResponse:
     """Cancel a replay that waits or runs; one that has ended is not changed.
 
-    Also requires `contacts:read` and `events:read`.
+    An agent cancels only its own. Also requires `contacts:read` and `events:read`.
     """
     _require_access(request)
 
     def write() -> models.FlowReplay:
         if request.caller.is_agent:
+            if replays.get(request.account_id, request.id).requested_by != request.caller.name:
+                raise NotAllowed(gettext(_OTHERS_REPLAY), reason="agent_drafts_only")
             audit.record(request.caller, request.account_id, "flow_replay_cancel", f"flow:{request.id}")
         return replays.cancel(request.account_id, request.id)
 

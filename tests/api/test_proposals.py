@@ -287,6 +287,19 @@ def test_templates_and_segments_in_use_change_by_approval(agent: Client, editor:
     assert api.get(f"/segments/{segment}").expect(200)["filters"] == []
 
 
+def test_an_agent_cancels_only_its_own_replay(agent: Client, api: Client) -> None:
+    """A replay that a user or a program started goes on; with a cancelled one, the agent would take its place."""
+    flow = api.post("/flows", {"name": "R", "trigger": {"event": "visit"}, "steps": STEPS}).expect(201)
+    path = f"/flows/{flow['id']}/replay"
+    agent.delete(path).expect(404)
+    api.post(path, {"days": 30}).expect(202)
+    assert agent.delete(path).expect(403)["reason"] == "agent_drafts_only"
+    assert api.get(path).expect(200)["state"] != "cancelled"
+    api.delete(path).expect(200)
+    agent.post(path).expect(202)
+    agent.delete(path).expect(200)
+
+
 def test_a_returned_proposal_has_a_note_for_its_agent(
     server: Server, agent: Client, owner: Client, editor: Client, list_id: int
 ) -> None:

@@ -253,7 +253,8 @@ class Flows:
     def cancel_replay(self, id: int) -> types.FlowReplay:
         """Cancel a replay that waits or runs; one that has ended is not changed.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:write`. Open to agents.
+        An agent cancels only its own. Also requires `contacts:read` and `events:read`. Scope: `flows:write`.
+        Open to agents.
         """
         result: types.FlowReplay = self._transport.call("DELETE", f"/v1/my/flows/{id:d}/replay")
         return result
@@ -512,7 +513,8 @@ class AsyncFlows:
     async def cancel_replay(self, id: int) -> types.FlowReplay:
         """Cancel a replay that waits or runs; one that has ended is not changed.
 
-        Also requires `contacts:read` and `events:read`. Scope: `flows:write`. Open to agents.
+        An agent cancels only its own. Also requires `contacts:read` and `events:read`. Scope: `flows:write`.
+        Open to agents.
         """
         result: types.FlowReplay = await self._transport.call("DELETE", f"/v1/my/flows/{id:d}/replay")
         return result

@@ -272,7 +272,8 @@ export class Flows {
   /**
    * Cancel a replay that waits or runs; one that has ended is not changed.
    *
-   * Also requires `contacts:read` and `events:read`. Scope: `flows:write`. Open to agents.
+   * An agent cancels only its own. Also requires `contacts:read` and `events:read`. Scope: `flows:write`. Open to
+   * agents.
    */
   cancelReplay(id: number, options: RequestOptions = {}): Promise<types.FlowReplay> {
     return this.#transport.call("DELETE", `/v1/my/flows/${segment(id)}/replay`, { ...options });
