@@ -29,7 +29,6 @@ from appliance.core.errors import Invalid, NotAllowed, NotFound
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.flows.store import TEST_FLOW_REFUSED, is_new_draft
 from appliance.sending.messages import compose, languages, merge_tags, preview, section_conditions, senders, utm_links
-from appliance.storage.database import scalar
 from appliance.storage.models import Account, Campaign, Contact, Flow, Template
 from appliance.storage.transactions import require_write_transaction
 
@@ -96,6 +95,8 @@ def _edit(account_id: int, template_id: int, by: Actor, write: Callable[[int | N
     previous_revision = row.revision
     # For a step, no user id is passed, because an edit by a user would remain a draft until it is published.
     template = write(by.user_id if row.action_id is None else None)
+    if row.agent and not by.is_agent:
+        templates.take_over(account_id, template_id)
     if by.person_id is not None and template.revision != previous_revision:
         if row.action_id is not None:
             Flow.update(edited_by=by.person_id).where(Flow.id == row.flow_id).execute()
@@ -134,13 +135,10 @@ def _require_access(account_id: int, template_id: int, by: Actor) -> None:
     check_template_change(account_id, template_id, by)
 
 
-_IS_SENT = "SELECT EXISTS (SELECT 1 FROM message WHERE template_id = ? AND test = 0)"
-
-
 def _require_agent_access(account_id: int, template_id: int, by: Actor) -> None:
     row = templates.get(account_id, template_id)
-    # A program may send single messages with any template, by its id.
-    if scalar(_IS_SENT, (template_id,)) or (row.flow_id is None and not row.agent):
+    # A program may send single messages with any other template, by its id.
+    if templates.was_sent(template_id) or (row.flow_id is None and not row.agent):
         raise agents.refuse_change()
     flow = Flow.get_or_none(Flow.id == row.flow_id, ~Flow.hidden) if row.flow_id is not None else None
     if flow is not None:

@@ -1,5 +1,6 @@
 """Proposals of agents over the API: who makes, sees and decides them, and what an agent may change without one."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -261,10 +262,10 @@ def test_a_proposal_has_no_secrets(agent: Client, editor: Client, api: Client) -
 
 
 def test_templates_and_segments_in_use_change_by_approval(agent: Client, editor: Client, api: Client) -> None:
-    """An agent changes its own template until it was sent, and a segment until something uses it."""
+    """An agent changes its own template until somebody else does, and a segment until something uses it."""
     own = agent.post("/templates", {"name": "Own", **TEXT}).expect(201)["id"]
-    agent.patch(f"/templates/{own}", {"subject": "Better"}).expect(200)
-    api.post("/messages", {"to": "a@example.org", "template_id": own}).expect(201)
+    agent.patch(f"/templates/{own}", {"subject": "Okay"}).expect(200)
+    api.patch(f"/templates/{own}", {"subject": "Better"}).expect(200)
     assert agent.patch(f"/templates/{own}", {"subject": "Worse"}).expect(403)["reason"] == "agent_drafts_only"
     proposal = propose(agent, "change_template", own, changes={"subject": "Worse"})
     shown = look(editor, proposal)
@@ -285,6 +286,28 @@ def test_templates_and_segments_in_use_change_by_approval(agent: Client, editor:
     assert shown["people"] >= shown["people_before"] and {"In use by"} < {row["label"] for row in shown["differences"]}
     approve(editor, proposal, shown["version"]).expect(200)
     assert api.get(f"/segments/{segment}").expect(200)["filters"] == []
+
+
+def test_programs_send_no_template_that_an_agent_can_still_change(agent: Client, api: Client) -> None:
+    """A user takes it over as the page showed it; from then on the agent proposes its changes."""
+    design = {"sections": [{"type": "text", "props": {"text": "Hi"}}, {"type": "footer"}]}
+    browser, shown = ScriptlessBrowser(api), r'take-over"><input type="hidden" name="revision" value="(\d+)"'
+    for content, place in ((TEXT, "banner"), ({"subject": "Hello", "design": design}, "editor-menu")):
+        own = agent.post("/templates", {"name": "Own", **content}).expect(201)["id"]
+        message = {"to": "a@example.org", "template_id": own}
+        for body, path in ((message, "/messages"), ({"messages": [message]}, "/messages/batch")):
+            assert "made by an agent" in str(api.post(path, body).json), path
+        page = browser.get(f"/templates/{own}/edit")
+        assert place in page and f"/templates/{own}/take-over" in page
+        [seen] = re.findall(shown, page)
+        agent.patch(f"/templates/{own}", {"subject": "Changed in between"}).expect(200)
+        assert "Look at it again" in browser.post(f"/templates/{own}/take-over", revision=seen)
+        agent.patch(f"/templates/{own}", {"subject": "Still its own"}).expect(200)
+        [seen] = re.findall(shown, browser.get(f"/templates/{own}/edit"))
+        browser.post(f"/templates/{own}/take-over", revision=seen)
+        assert agent.patch(f"/templates/{own}", {"subject": "Too late"}).expect(403)["reason"] == "agent_drafts_only"
+        api.post("/messages", message).expect(201)
+        assert "take-over" not in browser.get(f"/templates/{own}/edit")
 
 
 def test_an_agent_cancels_only_its_own_replay(agent: Client, api: Client) -> None:

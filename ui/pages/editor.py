@@ -154,6 +154,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
         "groups": editor_panels.build_groups(entry, theme) if entry else [],
         "columns": editor_panels.sections_by_column(entry, page) if entry else [],
         "template_choice": _template_choice_url(home),
+        "is_open_to_agents": store.is_open_to_agents(row),
         "listing": editor_panels, "palette": editor_panels.list_palette(),
         "emails": editor_panels.build_detail_fields(row), "complete": complete, "mode": message,
         "themed": editor_panels.build_theme_fields(row.design, theme),

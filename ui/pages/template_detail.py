@@ -83,7 +83,10 @@ async def render_form(request: Request, row: Any, form: Form, status: int = 200)
     sections = len(designs.get_sections(row.design))
     warnings = await render(preview.find_warnings, row.account_id, revisions.to_document(row)) if sections else []
     lines = [("warn", formats.sentence(text), "") for text in dict.fromkeys(warning.message for warning in warnings)]
-    return view.render(request, "templates/form.html", status, form=form, row=row, sections=sections, advice=lines)
+    return view.render(
+        request, "templates/form.html", status, form=form, row=row, sections=sections, advice=lines,
+        is_open_to_agents=await fetch(store.is_open_to_agents, row),
+    )  # fmt: skip
 
 
 @pages.post("/<template_id:int>")
@@ -119,6 +122,20 @@ def describe_conflict(error: errors.Conflict) -> str:
     if user_name:
         return gettext("%(name)s changed the %(fields)s since you opened it.", name=user_name, fields=fields)
     return gettext("Another user changed the %(fields)s since you opened it.", fields=fields)
+
+
+@pages.post("/<template_id:int>/take-over")
+@signed_in("templates:write")
+async def take_over(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Take a template over from its agent, as the page showed it."""
+    seen_revision = parse_int(Form.from_request(request)["revision"], 0)
+    try:
+        await commit(store.take_over, visit.account_id, template_id, seen_revision)
+    except errors.Conflict:
+        view.flash(request, gettext("The template has changed. Look at it again before you take it over."))
+    else:
+        view.flash(request, gettext("Taken over."))
+    return view.redirect(request, f"/templates/{template_id}/edit")
 
 
 @pages.get("/<template_id:int>/preview")

@@ -17,9 +17,10 @@ from appliance.content.designs import document as designs
 from appliance.content.designs import markup, merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, translations
+from appliance.content.templates import store as templates
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid
-from appliance.core.i18n import gettext
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import (
@@ -134,6 +135,7 @@ def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, add
 _TEMPLATED: dict[str, merge_limits.Context] = {
     "subject": "header", "preheader": "header", "from_name": "header", "body": "html", "text": "text",
 }  # fmt: skip
+_MADE_BY_AGENT = gettext_noop("was made by an agent, which can still change it: a user takes it over first")
 # The fields of a request that a content field may come from, in the order in which they are looked for.
 _SOURCE_FIELDS = {"body": ("html", "body"), "from_name": ("from_", "from_name")}
 
@@ -323,6 +325,9 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
     elif template.channel != request.channel:
         faults.add("template_id", gettext("is for the other channel"))
         return None
+    elif templates.is_open_to_agents(template):
+        # What is sent would be what the agent wrote a moment ago, which nobody has seen.
+        faults.add("template_id", gettext(_MADE_BY_AGENT))
     return template
 
 
