@@ -16,7 +16,9 @@ from appliance.accounts import access, approvals, audit, members, users
 from appliance.accounts.audit import Actor
 from appliance.agents.differences import Difference, find_size_fault, shorten
 from appliance.agents.kinds import BY_NAME, KINDS
-from appliance.agents.kinds.base import ProposalKind, Reach
+from appliance.agents.kinds.base import ProposalKind, Reach, hash_version
+from appliance.audience.segments.references import find_named_segments
+from appliance.audience.segments.store import describe_audience
 from appliance.core import addresses, clock, validation
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.core.hidden_characters import clean_text
@@ -214,13 +216,15 @@ def create(account_id: int, request: ProposalWrite, by: Actor, replay: PreparedR
     if Proposal.select().where(is_open).count() >= MAX_OPEN:
         raise Conflict(gettext("An agent may have %(limit)s open proposals.", limit=MAX_OPEN))
     now = clock.now_ms()
-    row = Proposal.create(
+    row = Proposal(
         account=account_id, key=key_id, person=by.key_creator_id, kind=kind.name, subject_id=request.subject_id,
         subject_name=clean_text(subject.name or ""),
         note=clean_text(request.note).strip() if isinstance(request.note, str) else "",
         changes=request.changes if isinstance(request.changes, dict) else {},
-        version=kind.describe_version(subject), created_at=now, updated_at=now,
+        created_at=now, updated_at=now,
     )  # fmt: skip
+    row.version = describe_version(row)
+    row.save(force_insert=True)
     if replay is not None:
         _start_replay(replay, by)
     _notify_deciders(row)
@@ -278,9 +282,15 @@ def find_subject(row: Proposal) -> Any:
 
 
 def describe_version(row: Proposal) -> str:
-    """Return the version of what a proposal describes as it is now; empty if its subject was deleted."""
+    """Return the version of what a proposal describes as it is now; empty if its subject was deleted.
+
+    It changes with the segments that only the changes name, too: an agent may change these until something uses them.
+    """
     subject = find_subject(row)
-    return BY_NAME[row.kind].describe_version(subject) if subject is not None else ""
+    if subject is None:
+        return ""
+    named = find_named_segments(row.account_id, row.changes)
+    return hash_version([BY_NAME[row.kind].describe_version(subject), describe_audience(row.account_id, named)])
 
 
 def review(account_id: int, proposal_id: int, by: Actor) -> Review:

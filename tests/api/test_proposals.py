@@ -165,6 +165,42 @@ def test_a_change_needs_a_new_look(agent: Client, editor: Client, api: Client, l
     assert use["campaign_id"] == campaign["id"]
 
 
+def test_a_segment_that_only_a_proposal_names_counts(agent: Client, editor: Client, api: Client) -> None:
+    """Nothing else uses it, so that the agent may change it, but an approval of the earlier state is refused.
+
+    It is named by conditions of a segment, of a section of an email, and of a step.
+    """
+    narrow = [{"name": "contact_email", "predicate": "eq", "value": "nobody@example.org"}]
+    member = {"name": "contact_segment", "predicate": "eq"}
+    used = api.post("/segments", {"name": "Used", "filters": SUBSCRIBED}).expect(201)["id"]
+    api.post("/lists", {"name": "Mirror of used", "segment_id": used}).expect(201)
+    receipt = api.post("/templates", {"name": "Receipt", **TEXT}).expect(201)["id"]
+    flow = api.post("/flows", {"name": "N", "trigger": {"event": "named"}, "steps": STEPS}).expect(201)
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
+
+    def build_design(value: Any) -> dict[str, Any]:
+        section = {"type": "text", "props": {"text": "For few", "show_if": [{**member, "value": value}]}}
+        return {"design": {"sections": [section, {"type": "footer"}]}}
+
+    def build_steps(value: Any) -> dict[str, Any]:
+        return {"steps": [*flow["steps"], {"filters": [{**member, "value": value}], "yes": STEPS}]}
+
+    kinds: tuple[tuple[str, int, Callable[[Any], dict[str, Any]]], ...] = (
+        ("change_segment", used, lambda value: {"filters": [{**member, "value": value}]}),
+        ("change_template", receipt, build_design),
+        ("change_flow", flow["id"], build_steps),
+    )
+    for kind, subject, build in kinds:
+        inner = agent.post("/segments", {"name": "Inner", "filters": narrow}).expect(201)["id"]
+        outer = agent.post("/segments", {"name": "Outer", "filters": [{**member, "value": inner}]}).expect(201)["id"]
+        proposal = propose(agent, kind, subject, changes=build(outer))
+        seen = look(editor, proposal)["version"]
+        agent.patch(f"/segments/{inner}", {"filters": []}).expect(200)
+        assert look(editor, proposal)["is_changed"], kind
+        approve(editor, proposal, seen).expect(409)
+        approve(editor, proposal, look(editor, proposal)["version"]).expect(200)
+
+
 def test_a_proposed_time_is_kept(agent: Client, editor: Client, api: Client, list_id: int) -> None:
     """A proposal with a time schedules; one in the past, or an unknown key, is refused when it is made."""
     campaign = draft(agent, list_id)

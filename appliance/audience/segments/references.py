@@ -1,6 +1,7 @@
 """References: the segments and lists that filters, flows and campaigns name, also in the sections of their emails."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from appliance.core.errors import Invalid
 from appliance.storage.database import rows
 from appliance.storage.models import NESTED_STEP_KEYS, Campaign, Flow, Trigger
 
+_MAX_ID_CHARACTERS = 40  # of an id in a text
 # The designs of all messages of a flow or campaign: of its templates, also those of variants, unpublished changes and
 # removed steps, and the contents that a version or a send has fixed. Most have no conditions.
 _DESIGNS = (
@@ -47,6 +49,24 @@ def find_design_references(account_id: int, design: Any) -> set[tuple[str, int]]
     """Return (kind, id) of the segments and lists that decide who sees sections of a design (`show_if`)."""
     sections = document.walk_sections(design)
     return {name for section in sections for name in find_references(account_id, section.props.get("show_if"))}
+
+
+def find_named_segments(account_id: int, value: Any) -> set[tuple[str, int]]:
+    """Return (`segment`, id) of all segments whose id is anywhere in a JSON value, as a number or as a text.
+
+    A number that means something else counts too: it costs nobody more than another look at a proposal.
+    """
+    numbers: set[int] = set()
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict | list):
+            pending += item.values() if isinstance(item, dict) else item
+        elif isinstance(item, int | float) or (isinstance(item, str) and len(item) <= _MAX_ID_CHARACTERS):
+            with suppress(ValueError, OverflowError):
+                numbers.add(int(item))
+    ids = {row[0] for row in rows("SELECT id FROM segment WHERE account_id = ?", (account_id,))} if numbers else set()
+    return {("segment", number) for number in numbers & ids}
 
 
 def find_section_references(account_id: int, flow_id: int) -> set[tuple[str, int]]:
