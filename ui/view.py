@@ -445,14 +445,20 @@ _EMAIL_POLICY = (
 )
 
 
-def email_policy() -> str:
-    """Return the content security policy of an email in a frame; it allows images over https and uploaded pictures."""
+def email_policy(has_remote_images: bool = True) -> str:
+    """Return the content security policy of an email in a frame; it allows images over https and uploaded pictures.
+
+    Without `has_remote_images`, only uploaded pictures are loaded.
+    """
     place = urlsplit(config.base_url(config.current()))
-    return _EMAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.URL_PATH}")
+    policy = _EMAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.URL_PATH}")
+    return policy if has_remote_images else policy.replace("img-src https: ", "img-src ")
 
 
-def render_email(html: str) -> HTTPResponse:
+def render_email(html: str, has_remote_images: bool = True) -> HTTPResponse:
     """Return the HTML of an email as a document whose links open in a new window; for an empty email return a note.
+
+    Without `has_remote_images`, images of other servers are not loaded.
 
     The tracking pixel is removed, so that displaying the email is not counted as an open.
     """
@@ -461,11 +467,12 @@ def render_email(html: str) -> HTTPResponse:
     html = links.remove_pixel(html)
     head = _HEAD_TAG.search(html)
     if head and head[1]:
-        return _email_response(html[: head.end()] + _BASE_TAG + html[head.end() :])
+        return _email_response(html[: head.end()] + _BASE_TAG + html[head.end() :], has_remote_images)
     if "<" not in html:
         html = "".join(f"<p>{escape(part)}</p>" for part in html.split("\n\n"))
     return _email_response(
-        f'<!doctype html><html><head><meta charset="utf-8">{_BASE_TAG}</head><body>{html}</body></html>'
+        f'<!doctype html><html><head><meta charset="utf-8">{_BASE_TAG}</head><body>{html}</body></html>',
+        has_remote_images,
     )
 
 
@@ -486,6 +493,6 @@ def _note_response(text: str) -> HTTPResponse:
     return _email_response(_NOTE.format(i18n.get_language_tag(), escape(gettext("Preview")), escape(text)))
 
 
-def _email_response(html: str) -> HTTPResponse:
-    headers = {"content-security-policy": email_policy(), "referrer-policy": "no-referrer"}
+def _email_response(html: str, has_remote_images: bool = True) -> HTTPResponse:
+    headers = {"content-security-policy": email_policy(has_remote_images), "referrer-policy": "no-referrer"}
     return HTTPResponse(html, 200, headers, "text/html; charset=utf-8")

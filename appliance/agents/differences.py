@@ -1,6 +1,6 @@
 """What a proposal changes, value by value, so that a user sees all of it side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -136,9 +136,24 @@ def flatten_steps(account_id: int, steps: Sequence[Any]) -> dict[str, Any]:
 
     A step may have `translations` too, which are those of `flatten_translations`.
     """
+    return _StepFlattener(account_id, index_places(steps)).flatten(steps)
+
+
+def index_places(steps: Sequence[Any]) -> dict[int, str]:
+    """Return the place of each step at all levels, such as `Step 2`, by its id."""
     places: dict[int, str] = {}
     _index_places(steps, gettext("Step"), places)
-    return _StepFlattener(account_id, places).flatten(steps)
+    return places
+
+
+def iter_steps(steps: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps at all levels, in the order of the page."""
+    for step in steps if isinstance(steps, list | tuple) else ():
+        if isinstance(step, dict):
+            if "type" in step:
+                yield step
+            for name in NESTED_STEP_KEYS:
+                yield from iter_steps(step.get(name))
 
 
 def _index_places(steps: Any, prefix: str, places: dict[int, str]) -> None:

@@ -16,7 +16,7 @@ from appliance.accounts import access, approvals, audit, members, users
 from appliance.accounts.audit import Actor
 from appliance.agents.differences import Difference, find_size_fault, shorten
 from appliance.agents.kinds import BY_NAME, KINDS
-from appliance.agents.kinds.base import ProposalKind, Reach, hash_version
+from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach, hash_version
 from appliance.audience.segments.references import find_named_segments
 from appliance.audience.segments.store import describe_audience
 from appliance.core import addresses, clock, validation
@@ -317,6 +317,18 @@ def review(account_id: int, proposal_id: int, by: Actor) -> Review:
         differences = shorten(differences)
     cost = None if price is None or reach.sms_parts is None else reach.sms_parts * price
     return Review(version, version != row.version, differences, reach, cost)
+
+
+def list_emails(account_id: int, proposal_id: int, by: Actor) -> list[EmailChange]:
+    """Return the emails that an open proposal sends or changes; raises NotFound. It parses, so call it on a pool."""
+    row = get(account_id, proposal_id, by)
+    if row.state != "open":
+        return []
+    kind = BY_NAME[row.kind]
+    try:
+        return kind.list_emails(account_id, row.subject_id, read_changes(kind, row.changes))
+    except (Invalid, NotFound):
+        return []  # as in `review`
 
 
 def _find_sms_price(account_id: int) -> float | None:

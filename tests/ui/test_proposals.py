@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from tests.api.test_proposals import STEPS, TEXT, propose
+from tests.api.test_proposals import STEPS, SUBSCRIBED, TEXT, propose
 from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
@@ -69,6 +69,50 @@ def test_a_user_approves_what_the_page_shows(user: ScriptlessBrowser, api: Clien
     assert "changed since it was proposed" in again.text and again.has(".after", "Other")
     assert "Approved" in again.press("Approve and send").text
     assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] in ("holding", "sending")
+
+
+def test_emails_are_shown_before_and_after(
+    server: Server, user: ScriptlessBrowser, api: Client, agent: Client, browser: Browser, list_id: int
+) -> None:
+    """Frames show them without images of other servers; the source is folded away, but no other value is."""
+    html = '<p>Thanks {{ unsubscribe_url }}</p><img src="https://images.example.org/x?read=secret" alt="a">'
+    receipt = api.post("/templates", {"name": "Receipt", **TEXT}).expect(201)["id"]
+    changes = {"subject": "<b>Hi</b>", "body": html}
+    proposals = [propose(agent, "change_template", receipt, changes=changes)]
+    flow = api.post("/flows", {"name": "Thanks", "trigger": {"event": "paid"}, "steps": STEPS}).expect(201)
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
+    steps = [
+        {**flow["steps"][0], "body": html},
+        {"filters": SUBSCRIBED, "yes": [{"subject": "New", "body": "<p>New</p>"}]},
+    ]
+    proposals.append(propose(agent, "change_flow", flow["id"], changes={"steps": steps}))
+    proposals.append(propose(agent, "send_campaign", draft(agent, list_id)["id"]))
+    proposals.append(propose(agent, "start_flow", agent.post("/flows", {
+        "name": "D", "trigger": {"event": "paid"}, "steps": STEPS}).expect(201)["id"]))  # fmt: skip
+    sides = [
+        re.findall(r"preview\?n=(\d)&(?:amp;)?side=(\w+)", user.get(f"/proposals/{row['id']}")) for row in proposals
+    ]
+    both, new = [("1", "before"), ("1", "after")], [("1", "after")]
+    assert sides == [both, [*both, ("2", "after")], new, new]
+    path = f"/proposals/{proposals[0]['id']}"
+    framed = user.request("GET", f"{path}/preview?n=1&side=after")
+    assert "Thanks" in framed.text and "img-src https:" not in framed.headers["content-security-policy"]
+    assert "sandbox" in framed.headers["content-security-policy"]
+    assert user.status("GET", f"{path}/preview?n=7&side=after") == 404
+    page = HtmlPage(user, path)
+    assert page.has(".after details", "images.example.org") and not page.has(".after details", "<b>Hi</b>")
+    assert page.has(".after .words", "<b>Hi</b>")
+    framed_urls: list[str] = []
+    failures: list[tuple[str, str | None]] = []
+    shown = sign_in(new_page(browser, server.url, Problems()))
+    shown.on("request", lambda request: framed_urls.append(request.url))
+    shown.on("requestfailed", lambda request: failures.append((request.url, request.failure)))
+    shown.goto(path)
+    shown.frame_locator("iframe >> nth=1").get_by_text("Thanks").wait_for()
+    assert not shown.get_by_text("images.example.org").is_visible()
+    shown.context.close()
+    assert any("side=after" in url for url in framed_urls)
+    assert [(url.partition("?")[0], why) for url, why in failures] == [("https://images.example.org/x", "csp")]
 
 
 def test_a_user_returns_a_proposal_with_a_note(user: ScriptlessBrowser, agent: Client) -> None:

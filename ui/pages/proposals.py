@@ -13,11 +13,13 @@ from appliance.agents.kinds import BY_NAME
 from appliance.agents.proposals import ApproveProposal, ProposalQuery
 from appliance.campaigns import preflight
 from appliance.core import errors, validation
+from appliance.core.hidden_characters import show_hidden
 from appliance.core.i18n import format_data_number, gettext, gettext_noop, pgettext, pgettext_noop
 from appliance.flows import replays
+from appliance.sending.messages import preview
 from appliance.settings import config
 from appliance.storage.models import Proposal, User
-from appliance.storage.transactions import commit, fetch, render_preview, render_send, scan
+from appliance.storage.transactions import commit, fetch, render_for, render_preview, render_send, scan
 from ui import formats, view
 from ui.forms import Form, parse_int
 from ui.guard import ignore_double_submit, signed_in
@@ -97,8 +99,43 @@ async def _render_proposal(
         may_approve=may_decide and await fetch(proposals.can_decide, row, visit.actor),
         subject_url=kind.path.format(row.subject_id) if review.version else "",
         decider=await fetch(_find_decider, row), cost=_format_cost(review.cost),
-        **await scan(_load_replay, visit.account_id, row),
+        **await scan(_load_replay, visit.account_id, row), **await _list_previews(visit, proposal_id),
     )  # fmt: skip
+
+
+async def _list_previews(visit: Visit, proposal_id: int) -> dict[str, Any]:
+    """Return `emails`, with their names and whether there is one before, and `sources`, the bodies that they show."""
+    emails = await scan(proposals.list_emails, visit.account_id, proposal_id, visit.actor)
+    bodies = {str(fields["body"]) for email in emails for fields in (email.before, email.after)
+              if fields is not None and fields["body"]}  # fmt: skip
+    return {
+        "emails": [(show_hidden(email.name), email.before is not None) for email in emails],
+        "sources": {show_hidden(body) for body in bodies if "<" in body},
+    }
+
+
+@pages.get("/<proposal_id:int>/preview")
+@signed_in("campaigns:read")
+async def show_preview(request: Request, visit: Visit, proposal_id: int) -> HTTPResponse:
+    """Show an email of a proposal, with sample values, as a document for a frame.
+
+    `n` is its place in the proposal, from 1, and `side` is `before` or `after`. Images of other servers are not loaded:
+    an agent may have put what it has read into their addresses, and nobody has decided about them yet.
+    """
+    number, side = parse_int(request.args.get("n")), request.args.get("side")
+    emails = await scan(proposals.list_emails, visit.account_id, proposal_id, visit.actor)
+    email = emails[number - 1] if number <= len(emails) else None
+    fields = None if email is None else email.before if side == "before" else email.after
+    if fields is None:
+        raise errors.NotFound
+
+    def read() -> str:
+        return preview.render_fields(visit.account_id, dict(fields)).html
+
+    try:
+        return view.render_email(await render_for(visit.account_id, read), has_remote_images=False)
+    except errors.Invalid as error:
+        return view.render_email_error(next(iter(error.fields.values()))[0])
 
 
 def _find_decider(row: Proposal) -> str:

@@ -1,7 +1,7 @@
 """What all kinds of proposals have in common, and the version of a campaign or flow that a user approves."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +17,14 @@ from appliance.storage.models import Flow
 
 class NoChanges(Struct):
     """The changes of a proposal of a kind that has none."""
+
+
+class EmailChange(NamedTuple):
+    """An email that an act sends or changes: its place, and its fields before (None: there is none) and after."""
+
+    name: str  # of the variant or step; empty for the only email
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
 
 
 class Reach(NamedTuple):
@@ -49,6 +57,7 @@ class ProposalKind(NamedTuple):
     carry_out: Callable[[int, int, Any, Actor, Any], None]  # (account id, subject id, changes, by, prepared)
     compare: Callable[[int, int, Any], list[Difference]]  # (account id, subject id, changes)
     measure: Callable[[int, int, Any], Reach]  # (account id, subject id, changes)
+    list_emails: Callable[[int, int, Any], list[EmailChange]]  # (account id, subject id, changes)
     path: str  # the path of the page of the subject, with a placeholder for its id
 
 

@@ -11,7 +11,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents.differences import Difference, compare, flatten_content, flatten_translations, label_field
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import ProposalKind, Reach
+from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
 from appliance.audience.segments import explain
 from appliance.campaigns import audience, preflight, send, store
 from appliance.campaigns.preflight import PreparedSend
@@ -173,6 +173,17 @@ def measure(account_id: int, campaign_id: int, changes: SendChanges) -> Reach:
     return Reach(None, people, sms.get("parts"), bool(sms.get("is_exact")))
 
 
+def list_emails(account_id: int, campaign_id: int, changes: SendChanges) -> list[EmailChange]:
+    """Return the email of the campaign, or that of each variant; nothing for an SMS."""
+    campaign = store.get(account_id, campaign_id)
+    if campaign.channel != "email":
+        return []
+    variants = campaign.setup.variants if campaign.setup is not None else ()
+    others = [EmailChange(str(row.name or row.number), None, to_document(row.template)) for row in variants[1:]]
+    first = str(variants[0].name or variants[0].number) if variants else ""
+    return [EmailChange(first, None, to_document(campaign.template)), *others]
+
+
 SEND_CAMPAIGN = ProposalKind(
     "send_campaign",
     gettext_noop("Send campaign"),
@@ -187,5 +198,6 @@ SEND_CAMPAIGN = ProposalKind(
     carry_out,
     compare_campaign,
     measure,
+    list_emails,
     "/campaigns/{}",
 )

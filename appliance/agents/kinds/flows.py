@@ -8,10 +8,18 @@ from msgspec import UNSET, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents.differences import Difference, compare, flatten_steps, flatten_translations, label_field
+from appliance.agents.differences import (
+    Difference,
+    compare,
+    flatten_steps,
+    flatten_translations,
+    index_places,
+    iter_steps,
+    label_field,
+)
 from appliance.agents.flow_words import Worded, label_key, word_trigger_value
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import NoChanges, ProposalKind, Reach
+from appliance.agents.kinds.base import EmailChange, NoChanges, ProposalKind, Reach
 from appliance.content.templates.revisions import to_document
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop
@@ -20,6 +28,7 @@ from appliance.flows import branches, document, lifecycle, store
 from appliance.flows import versions as flow_versions
 from appliance.flows.document import Step
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.base import MESSAGE_FIELDS
 from appliance.flows.store import FlowData, FlowGoal, FlowInput, FlowPatch, FlowSteps, FlowTrigger
 from appliance.storage.models import NESTED_STEP_KEYS, Flow
 
@@ -249,6 +258,34 @@ def measure(account_id: int, flow_id: int, changes: Any) -> Reach:
     return Reach()
 
 
+def list_started_emails(account_id: int, flow_id: int, changes: NoChanges) -> list[EmailChange]:
+    """Return the emails of the steps of the flow, in their order."""
+    return _list_step_emails({}, _dump_steps(store.get(account_id, flow_id)))
+
+
+def list_changed_emails(account_id: int, flow_id: int, changes: FlowChanges) -> list[EmailChange]:
+    """Return the emails of steps that are new or that differ, in their order."""
+    if changes.steps is UNSET:
+        return []
+    flow = store.get(account_id, flow_id)
+    before = {step["id"]: _get_email(step) for step in iter_steps(_dump_steps(flow)) if step["type"] == "email"}
+    return _list_step_emails(before, _dump_proposed(flow, changes))
+
+
+def _list_step_emails(before: dict[int, dict[str, Any]], steps: list[Step]) -> list[EmailChange]:
+    places = index_places(steps)
+    emails = [
+        EmailChange(places[step["id"]], before.get(step["id"]), _get_email(step))
+        for step in iter_steps(steps)
+        if step["type"] == "email"
+    ]
+    return [email for email in emails if email.before != email.after]
+
+
+def _get_email(step: Step) -> dict[str, Any]:
+    return {name: step.get(name) for name in MESSAGE_FIELDS}
+
+
 START_FLOW = ProposalKind(
     "start_flow",
     gettext_noop("Start flow"),
@@ -263,6 +300,7 @@ START_FLOW = ProposalKind(
     start,
     compare_start,
     measure,
+    list_started_emails,
     "/flows/{}",
 )
 CHANGE_FLOW = ProposalKind(
@@ -279,5 +317,6 @@ CHANGE_FLOW = ProposalKind(
     change,
     compare_change,
     measure,
+    list_changed_emails,
     "/flows/{}",
 )

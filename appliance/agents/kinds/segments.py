@@ -7,7 +7,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents.differences import Difference, compare, label_field
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import ProposalKind, Reach
+from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
 from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentPatch
 from appliance.core.errors import Invalid
@@ -67,6 +67,11 @@ def measure(account_id: int, segment_id: int, changes: SegmentPatch) -> Reach:
     return Reach(before, after)
 
 
+def list_emails(account_id: int, segment_id: int, changes: SegmentPatch) -> list[EmailChange]:
+    """Return nothing: a segment has no email."""
+    return []
+
+
 CHANGE_SEGMENT = ProposalKind(
     "change_segment",
     gettext_noop("Change segment"),
@@ -81,5 +86,6 @@ CHANGE_SEGMENT = ProposalKind(
     carry_out,
     compare_segment,
     measure,
+    list_emails,
     "/segments/{}",
 )

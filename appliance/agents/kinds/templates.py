@@ -9,7 +9,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents.differences import Difference, compare, flatten_content
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import ProposalKind, Reach
+from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
 from appliance.campaigns import content
 from appliance.content.templates import store, validation
 from appliance.content.templates.revisions import to_document
@@ -76,6 +76,15 @@ def measure(account_id: int, template_id: int, changes: Content) -> Reach:
     return Reach()
 
 
+def list_emails(account_id: int, template_id: int, changes: Content) -> list[EmailChange]:
+    """Return the email before and after the change; nothing for an SMS."""
+    template = store.get(account_id, template_id)
+    if template.channel != "email":
+        return []
+    now = to_document(template)
+    return [EmailChange("", now, {**now, **store.normalize_content(template, _to_write(changes))})]
+
+
 CHANGE_TEMPLATE = ProposalKind(
     "change_template",
     gettext_noop("Change template"),
@@ -90,5 +99,6 @@ CHANGE_TEMPLATE = ProposalKind(
     carry_out,
     compare_template,
     measure,
+    list_emails,
     "/templates/{}/edit",
 )
