@@ -175,16 +175,22 @@ def read_authorization(
     )
 
 
-def seal_request(request: AuthorizationRequest, session_id: int) -> str:
-    """Return a request as a text for a form; only this session can read or post it, and it cannot be changed."""
+def seal_request(request: AuthorizationRequest, session_id: int, account_id: int) -> str:
+    """Return a request as a text for a form; only this session can read or post it, and it cannot be changed.
+
+    It is for the account that the page names: another one may be open when the form is posted.
+    """
     content = msgspec.json.encode((clock.now_ms(), request))
-    return base64.urlsafe_b64encode(crypto.seal(_consent_key(), str(session_id), content)).decode()
+    return base64.urlsafe_b64encode(crypto.seal(_consent_key(), f"{session_id} {account_id}", content)).decode()
 
 
-def open_request(text: str, session_id: int) -> AuthorizationRequest | None:
-    """Return the request of `seal_request`; None if it is of another session, changed, or older than 30 minutes."""
+def open_request(text: str, session_id: int, account_id: int) -> AuthorizationRequest | None:
+    """Return the request of `seal_request`.
+
+    None if it is of another session or account, changed, or older than 30 minutes.
+    """
     try:
-        content = crypto.unseal(_consent_key(), str(session_id), base64.urlsafe_b64decode(text))
+        content = crypto.unseal(_consent_key(), f"{session_id} {account_id}", base64.urlsafe_b64decode(text))
     except ValueError:
         return None
     if content is None:

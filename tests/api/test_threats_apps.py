@@ -148,6 +148,22 @@ def test_consent_cannot_be_forged(app: ConnectedApp, user: ScriptlessBrowser, se
     assert bare.request("POST", "/oauth/authorize", foreign, {**FORM, "Sec-Fetch-Site": "same-origin"}).status == 401
 
 
+def test_consent_is_for_the_account_that_the_page_names(app: ConnectedApp, server: Server) -> None:
+    """A person with one account opens the page, joins a second account, and presses Connect while that one is open."""
+    email = "joins@example.org"
+    server.cli("user", "add", "--email", email, stdin=f"{PASSWORD}\n")
+    person = ScriptlessBrowser(server.client(), email)
+    page = HtmlPage(person, app.authorize_path())
+    south = int(server.cli("account", "add", "South").stdout)
+    server.cli("user", "add", "--email", email, "--account", str(south))
+    assert person.submit("/accounts/open", account=south, next="/").status == 303
+    response, _ = page.send("Connect")
+    assert response.status == 400 and "location" not in response.headers
+    assert person.submit("/accounts/open", account=1, next="/").status == 303
+    response, _ = page.send("Connect")
+    assert response.status == 303 and "code" in answer_of(response.headers["location"])
+
+
 def test_client_documents_reach_no_internal_server(user: ScriptlessBrowser, server: Server) -> None:
     """A URL of a private host or another port, a redirect, a large or foreign document: the app is unknown."""
     with socket.create_server(("127.0.0.1", 0)) as internal:

@@ -95,7 +95,7 @@ async def answer_consent(request: Request, visit: Visit) -> HTTPResponse:
     The rights are limited by the role that the user has now. Everything else comes from the sealed request.
     """
     form = Form.from_request(request)
-    pending = app_grants.open_request(form["request"], visit.session.id)
+    pending = app_grants.open_request(form["request"], visit.session.id, visit.account_id)
     if pending is None or not app_grants.is_available(config.current()):
         return _render_fault(request, "expired", "")
     if form["answer"] != "allow":
@@ -137,7 +137,7 @@ def _return_url(client: Client, parameters: dict[str, str], fault: Authorization
 def _render_consent(request: Request, visit: Visit, pending: AuthorizationRequest, role: str) -> HTTPResponse:
     response = view.render_whole(
         request, "login/authorize.html", 200, pending=pending,
-        sealed=app_grants.seal_request(pending, visit.session.id),
+        sealed=app_grants.seal_request(pending, visit.session.id, visit.account_id),
         redirect_host=app_clients.describe_redirect(pending.redirect_uri), rights=describe_rights(pending.scopes),
         reads=describe_rights(scope for scope in pending.scopes if scope.endswith(":read")),
         never=_NEVER, can_draft=any(scope.endswith(":write") for scope in pending.scopes),
