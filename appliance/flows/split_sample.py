@@ -1,7 +1,8 @@
 """How many contacts the test of a random split needs, and how long it takes until they have come.
 
 This is computed before the test and while it runs. The expected rate is that of the flow's runs in the last 90 days; if
-there were too few, an assumption.
+there were too few, an assumption. The pace is that of the last 30 days, because the number of contacts varies more from
+month to month than the share of those who convert.
 """
 
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from appliance.tracking import orders
 
 # The expected rates by metric, if there are too few earlier runs
 _ASSUMED_RATES = {split_tests.CLICKS: 0.1, split_tests.EVENT: 0.02}
-_PERIOD_MS = 90 * clock.DAY_MS
+_PERIOD_MS, _PACE_PERIOD_MS = 90 * clock.DAY_MS, 30 * clock.DAY_MS
 _PLANNED_LIFT = 0.2
 _MIN_RUNS, _MAX_RUNS = 200, 5_000
 # The maximum expected rate: a rate near 1 could not rise by 20 %.
@@ -38,13 +39,14 @@ _COUNT_CONVERTED = (
     f"AND e.created_at < r.created_at + :window AND e.test = 0 AND {MACHINE_EVENT_SQL.format('e')} IS NOT TRUE)) "
     f"FROM {_RECENT_RUNS} r"
 )
+# The number of the last days, and when the first of all came: a new flow or step has fewer days.
 _COUNT_ARRIVALS = (
-    "SELECT count(*), min(entered_at) FROM step_visit WHERE flow_id = :flow AND action_id = :step AND test = 0 "
-    "AND entered_at >= :since"
+    "SELECT count(*) FILTER (WHERE entered_at >= :since), min(entered_at) FROM step_visit "
+    "WHERE flow_id = :flow AND action_id = :step AND test = 0"
 )
-_COUNT_RUNS = (
-    "SELECT count(*), min(created_at) FROM run WHERE flow_id = :flow AND test = 0 "
-    "AND status IN ('live', 'completed', 'exited') AND created_at >= :since"
+_ENTRIES = "FROM run WHERE flow_id = :flow AND test = 0 AND status IN ('live', 'completed', 'exited')"
+_COUNT_ENTRIES = (
+    f"SELECT count(*), (SELECT created_at {_ENTRIES} ORDER BY created_at LIMIT 1) {_ENTRIES} AND created_at >= :since"
 )
 
 
@@ -55,7 +57,7 @@ class SplitSample(Struct):
     rate: Annotated[float, Meta(description="expected rate of conversions")]
     is_measured: Annotated[bool, Meta(description="whether the rate is that of the last 90 days, not an assumption")]
     needed: Annotated[int, Meta(description="contacts that each branch needs; null if more than a billion")] | None
-    per_day: Annotated[float, Meta(description="contacts a day who came to the step in the last 90 days, or the flow")]
+    per_day: Annotated[float, Meta(description="contacts a day who came to the step in the last 30 days, or the flow")]
     days: Annotated[int, Meta(description="days until the smallest branch has them; null without contacts")] | None
 
 
@@ -96,11 +98,11 @@ def _measure_rate(flow_id: int, step: dict[str, Any]) -> float | None:
 
 
 def _measure_pace(flow_id: int, step: dict[str, Any]) -> float:
-    """Return how many contacts a day reach the step; if none has reached it yet, how many enter the flow."""
+    """Return how many contacts a day reached the step in the last 30 days; if none did, how many entered the flow."""
     now = clock.now_ms()
-    values = {"flow": flow_id, "since": now - _PERIOD_MS}
-    for sql, more in ((_COUNT_ARRIVALS, {"step": step["id"]}), (_COUNT_RUNS, {})):
+    values = {"flow": flow_id, "since": now - _PACE_PERIOD_MS}
+    for sql, more in ((_COUNT_ARRIVALS, {"step": step["id"]}), (_COUNT_ENTRIES, {})):
         count, first_at = fetch_one(sql, values | more) or (0, None)
         if count:
-            return float(count / max(1.0, (now - first_at) / clock.DAY_MS))
+            return float(count * clock.DAY_MS / max(clock.DAY_MS, min(now - first_at, _PACE_PERIOD_MS)))
     return 0.0

@@ -1,11 +1,13 @@
 """The test of a random split: what counts for a branch, when a winner is declared, and who takes it."""
 
+import math
 import random
 from typing import Any
 
 from appliance.accounts.audit import Actor
 from appliance.core import clock
 from appliance.flows import split_results, split_sample, split_tests, versions
+from appliance.flows.split_sample import SplitSample
 from appliance.flows.split_tests import ChooseBranch
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run
@@ -257,3 +259,28 @@ def test_the_size_of_a_test_is_told_before(home: Home) -> None:
     transactions.write(run, f"UPDATE event SET {by_program}")
     clicked = split_sample.estimate(home.account_id, flow.id, {**flow.steps[0], "event_name": "email_clicked"})
     assert clicked is not None and not clicked.is_measured
+
+
+def test_the_days_of_a_test_follow_the_last_30_days(home: Home) -> None:
+    """A new step has as many days as it exists; later on, who came more than 30 days ago is not counted."""
+    flow, _ = start_test(home, 60)
+
+    def measure() -> SplitSample:
+        sample = split_sample.estimate(home.account_id, flow.id, flow.steps[0])
+        assert sample is not None and sample.needed is not None
+        return sample
+
+    for days, per_day in ((0, 60), (10, 6), (15, 2.4)):
+        home.advance(days * 86_400)
+        sample = measure()
+        assert sample.needed is not None
+        assert (sample.per_day, sample.days) == (per_day, math.ceil(2 * sample.needed / per_day))
+    home.advance(15 * 86_400)
+    sample = measure()
+    assert (sample.per_day, sample.days) == (0, None)
+    start_runs(home, flow, home.contact("late@acme.test").id, version=flow.version)
+    advance_until_idle()
+    assert measure().per_day == 0.03
+    # A step that nobody has come to takes the contacts who entered the flow.
+    other = split_sample.estimate(home.account_id, flow.id, {**flow.steps[0], "id": 99})
+    assert other is not None and other.per_day == 0.03

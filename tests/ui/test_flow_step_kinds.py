@@ -264,6 +264,34 @@ def test_testing_the_branches_of_a_random_split(user: ScriptlessBrowser, api: Cl
     assert "Choose the winner when it is clear." in page.text
 
 
+def test_the_size_of_a_test_is_shown_before_it_is_saved(user: ScriptlessBrowser, api: Client, flow: int) -> None:
+    """Choosing what counts shows how many contacts each branch needs, and whether the time is known."""
+    page = add_step(user, flow, "Random split")
+    assert "each branch needs about" not in page.text
+    page.fill("Find the winner by", "Clicks")
+    page = page.press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert "metric" not in step
+    assert "To show a difference of 20%, each branch needs about" in page.text
+    assert "No contact entered this flow in the last 30 days, so it is unknown how long that takes." in page.text
+    page.fill("Find the winner by", "Conversions (an event)")
+    page = page.press("Save")
+    assert "each branch needs about" not in page.text  # until the event is known
+    page.fill("Find the winner by", "Clicks")
+    page = page.press("Save").press("Save")
+    (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]
+    assert step["metric"] == "clicks"
+    api.post(f"/flows/{flow}/activate").expect(200)
+    for number in range(3):
+        contact_id = api.post("/contacts", {"email": f"size{number}@example.org"}).expect(201)["id"]
+        api.post("/events", {"event": "order_paid", "contact_id": contact_id}).expect(201)
+    report = api.wait(f"/flows/{flow}/report", lambda report: report["stats"]["entered"] == 3, 30)
+    sample = report["steps"][0]["sample_size"]
+    assert sample["per_day"] == 3 and sample["days"] > 365
+    page = page.reload()
+    assert "At the pace of the last 30 days, that takes more than a year. Make the branches differ" in page.text
+
+
 def test_a_holdout_group(user: ScriptlessBrowser, api: Client, flow: int) -> None:
     """The trigger's form has the share and the conversion; the page of a live flow shows what the flow changes."""
     page = HtmlPage(user, f"/flows/{flow}?step=start")

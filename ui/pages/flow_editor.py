@@ -22,7 +22,6 @@ from appliance.flows import (
     lifecycle,
     report,
     simulation_sandbox,
-    split_sample,
     store,
     triggers,
     versions,
@@ -182,8 +181,7 @@ def _load_panel(
             "revision": versions.list_step_templates([step])[0].revision if step.get("template_id") else 0,
             "figures": next((figures for figures in names.steps if figures.id == step["id"]), None) if names else None,
         }  # fmt: skip
-        if sample := split_sample.estimate(visit.account_id, draft.flow.id, step):
-            page["split_sample"] = split_test_words.describe_sample(sample, step["metric"])
+        page["split_sample"] = split_test_words.describe_needed(visit.account_id, draft.flow.id, step, form)
         if page["figures"] is not None and page["figures"].test is not None:
             page["split_test"] = split_test_words.describe(page["figures"].test)
     else:

@@ -1,14 +1,17 @@
 """The test of a random split in words, as the report of a campaign has them for an A/B test."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from appliance.core import i18n
 from appliance.core.i18n import gettext, ngettext, pgettext
+from appliance.flows import split_sample, split_tests
 from appliance.flows.split_results import CONVERSION_DAYS, SplitTestResult, SplitVariant
 from appliance.flows.split_sample import SplitSample
 from ui import formats
-from ui.forms import flow_forms
+from ui.forms import Form, flow_forms
 from ui.widgets import experiment_views, experiment_words
+
+_MAX_DAYS = 365  # a longer test is not worth waiting for
 
 
 class BranchWords(NamedTuple):
@@ -83,6 +86,18 @@ def _describe_shares(result: SplitTestResult) -> str:
     return gettext("New contacts are divided now: %(shares)s.", shares=shares)
 
 
+def describe_needed(account_id: int, flow_id: int, step: dict[str, Any], form: Form | None) -> str:
+    """Return what the test of a step needs by its form or, without one, as it is stored; empty without a test."""
+    props = step
+    if form is not None and step["type"] == split_tests.KIND:
+        names = ("metric", "event_name")
+        props = step | {name: form[name] for name in names} | {"by_amount": form["by_amount"] == "yes"}
+        if props["metric"] == split_tests.EVENT and props["event_name"] in ("", flow_forms.OTHER):
+            return ""
+    sample = split_sample.estimate(account_id, flow_id, props)
+    return "" if sample is None else describe_sample(sample, props["metric"])
+
+
 def describe_sample(sample: SplitSample, metric: str) -> str:
     """Return how many contacts a test needs, how long they take to come, and by which rate, as sentences."""
     if sample.needed is None:
@@ -94,16 +109,25 @@ def describe_sample(sample: SplitSample, metric: str) -> str:
             experiment_views.round_size(sample.needed), lift=formats.share(0.2),
         )
     ]  # fmt: skip
-    if sample.days is not None:
-        sentences.append(
-            ngettext(
-                "At the pace of the last 90 days, that takes about %(num)s day.",
-                "At the pace of the last 90 days, that takes about %(num)s days.",
-                experiment_views.round_size(sample.days),
-            )
-        )
+    sentences.append(_describe_days(sample.days))
     sentences.append(experiment_views.describe_basis(sample, metric))
     return " ".join(sentences)
+
+
+def _describe_days(days: int | None) -> str:
+    """Return how long the contacts of a test take to come, as sentences."""
+    if days is None:
+        return gettext("No contact entered this flow in the last 30 days, so it is unknown how long that takes.")
+    if days > _MAX_DAYS:
+        return gettext(
+            "At the pace of the last 30 days, that takes more than a year. "
+            "Make the branches differ more, or test at a step that more contacts reach."
+        )
+    return ngettext(
+        "At the pace of the last 30 days, that takes about %(num)s day.",
+        "At the pace of the last 30 days, that takes about %(num)s days.",
+        experiment_views.round_size(days),
+    )
 
 
 def _describe_choice(result: SplitTestResult) -> str:

@@ -8199,7 +8199,7 @@ class SplitSample(TypedDict):
     """Contacts that each branch needs; null if more than a billion."""
 
     per_day: float
-    """Contacts a day who came to the step in the last 90 days, or the flow."""
+    """Contacts a day who came to the step in the last 30 days, or the flow."""
 
     days: int | None
     """Days until the smallest branch has them; null without contacts."""

@@ -5898,7 +5898,7 @@ export interface SplitSample {
   is_measured: boolean;
   /** contacts that each branch needs; null if more than a billion */
   needed: number | null;
-  /** contacts a day who came to the step in the last 90 days, or the flow */
+  /** contacts a day who came to the step in the last 30 days, or the flow */
   per_day: number;
   /** days until the smallest branch has them; null without contacts */
   days: number | null;
