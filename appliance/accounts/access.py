@@ -428,7 +428,7 @@ def complete_scopes(scopes: frozenset[str]) -> frozenset[str]:
 
 
 def is_own_role(role: str) -> bool:
-    """Return whether a role is written as the id of an own role; it may not exist."""
+    """Return whether a role is written as the id of an own role; whether the role exists is not checked."""
     return role.isascii() and role.isdigit() and len(role) <= _MAX_ROLE_DIGITS
 
 

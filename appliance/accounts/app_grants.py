@@ -297,7 +297,10 @@ def _connect(code: Any, user: User, scopes: list[str], ip: str) -> AppGrant:
 
 
 def _issue_tokens(grant: AppGrant, scopes: list[str], scope: str | None) -> IssuedTokens:
-    """Store an access and a refresh token of an app and return them; `scope` is that of a narrower access token."""
+    """Store an access and a refresh token of an app and return them with the `scopes` of the access token.
+
+    `scope` is what is stored with the access token: the scopes that the app asked for, or None for all of its grant.
+    """
     now = clock.now_ms()
     access_token, refresh_token = (
         prefix + crypto.random_base62(_SECRET_CHARACTERS) for prefix in (ACCESS_PREFIX, REFRESH_PREFIX)

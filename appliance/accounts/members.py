@@ -71,7 +71,7 @@ def bind_entry(user: User) -> User:
 
 
 def bind(user: User, account_id: int) -> User:
-    """Load an account as `user.member`, None if the person may not enter it, and return the person."""
+    """Load an account as `user.member`, None if the person may not sign in to it, and return the person."""
     user.member = next((row for row in list_of(user.id) if row.account_id == account_id), None)
     return user
 

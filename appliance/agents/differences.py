@@ -186,7 +186,7 @@ class _StepFlattener:
         self._flat: dict[str, Any] = {}
 
     def flatten(self, steps: Sequence[Any]) -> dict[str, Any]:
-        """Return the values of steps."""
+        """Return every value of the steps by label."""
         self._add_steps(steps, gettext("Step"))
         return self._flat
 

@@ -156,7 +156,10 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
 async def _render(
     request: Request, route: Route, credential: Credential, response: ApiResponse, ignored_keys: Sequence[str]
 ) -> HTTPResponse | None:
-    """Return the response of a handler as JSON or as the media type of its route; a stream has been sent (None)."""
+    """Return the response of a handler as JSON or as the media type of its route.
+
+    Returns None if the response was a stream, which has been sent already.
+    """
     headers = dict(response.headers)
     if ignored_keys:
         headers["X-Ignored-Fields"] = http.join_names(ignored_keys)

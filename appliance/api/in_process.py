@@ -124,7 +124,10 @@ def _format(value: Any) -> str:
 
 
 async def _handle(request: Request) -> HTTPResponse:
-    """Run the handler of a request's route. Raises the exceptions of the handler, and NotFound without such a route."""
+    """Run the handler of a request's route.
+
+    Raises the exceptions of the handler, NotFound without such a route, and ApiError 405 for another method.
+    """
     try:
         sanic_route, handler, parameters = request.app.router.get(request.path, request.method, None)
     except MethodNotAllowed as error:

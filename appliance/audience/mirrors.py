@@ -104,7 +104,7 @@ class _Lane:
             self._lock.release()
 
     def _take_next(self) -> tuple[int, int] | None:
-        """Return the next mirror and its account, or None."""
+        """Return (list id, account id) of the next mirror, or None."""
         first_mirrors: dict[int, int] = {}
         for list_id, pending in list(_pending.items()):
             if (list_id in _slow) == self._is_slow:

@@ -209,7 +209,10 @@ def count_new_rows(campaign_id: int, after_id: int, last_id: int) -> dict[int, i
 
 
 def store_sizes(campaign_id: int, counts: Mapping[int, int]) -> None:
-    """Store the number of messages by variant once the audience is fixed: they are the sizes of the first batch."""
+    """Store the sizes of the first batch and of the holdout, from the number of messages by variant.
+
+    Call it once the audience is fixed.
+    """
     require_write_transaction()
     experiment = Experiment.get(Experiment.campaign == campaign_id)
     experiment.held_out_count = counts.get(HELD_OUT, 0)

@@ -257,8 +257,8 @@ def list_due() -> list[tuple[int, int]]:
 def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -> None:
     """Start a scheduled campaign that is due, or pause it if it is later than `limits.max_lateness` or has blockers.
 
-    Do nothing if the campaign is no longer scheduled or not yet due, so that it starts once and never early
-    (docs/promises.md, P8), or while an earlier send is being undone. Raises NotFound.
+    Does nothing if the campaign is no longer scheduled or not yet due, so that it starts once and never early
+    (docs/promises.md, P8). Does nothing either while an earlier send is being undone. Raises NotFound.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)

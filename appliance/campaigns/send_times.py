@@ -161,7 +161,7 @@ def find_last(local_time: str, best_hour_until: int | None) -> int:
 
 
 def store_times(campaign: Campaign) -> None:
-    """Store when each time zone gets a campaign with a local time; call it in the transaction of the send."""
+    """Store when each time zone gets a campaign, in the transaction of its send; do nothing without a local time."""
     require_write_transaction()
     if campaign.local_time is None:
         return

@@ -126,10 +126,10 @@ def pause_failed(account_id: int, campaign_id: int) -> Campaign:
 
 
 def pause_rejected(providers: Mapping[str, str], campaigns: Mapping[int, str]) -> None:
-    """Pause the live campaigns with an id in `campaigns` or a provider in `providers`, which keep being rejected.
+    """Pause the live campaigns whose messages keep being rejected.
 
-    The text of the rejection, which is the value in the mapping, is stored as `pause_detail` of the campaign. Only a
-    user can resume the campaigns.
+    These have an id in `campaigns`, or messages with a provider in `providers`. The text of the rejection, which is the
+    value in the mapping, is stored as `pause_detail` of the campaign. Only a user can resume the campaigns.
     """
     require_write_transaction()
     live = (

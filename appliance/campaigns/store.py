@@ -507,9 +507,10 @@ _UNCOPIED_TRIGGER_DATA = ("confirm_send_to_all",)
 
 
 def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = None) -> Campaign:
-    """Create a draft with the content, audience, channel, tracking and data of a campaign, but not its scheduled time.
+    """Create a draft with the content, audience, test and settings of a campaign, but not its scheduled time.
 
-    The default `name` is the original name with "(copy)" appended. Raises NotFound.
+    Settings are channel, tracking, UTM parameters and data. The default `name` is the original name with "(copy)"
+    appended. Raises NotFound.
     """
     require_write_transaction()
     original = get(account_id, campaign_id)

@@ -488,7 +488,7 @@ def _translate_names(names: str) -> str:
 
 @cache
 def _stored_pattern(message: str) -> "re.Pattern[str]":
-    """Return a pattern that matches a text with any values."""
+    """Return a pattern for texts made from `message`, with a named group for each value."""
     pieces = _VALUE.split(message)  # texts, with the names of the values between them
     pattern = "".join(
         f"(?P<{piece}>.+)" if index % 2 else re.escape(piece.replace("%%", "%")) for index, piece in enumerate(pieces)

@@ -50,7 +50,7 @@ def _to_write(changes: Content) -> validation.TemplateWrite:
 
 
 def prepare(account_id: int, template_id: int, changes: Content) -> Any:
-    """Return the parsed content."""
+    """Return the content as `store.prepare` parsed it, for `carry_out`."""
     return store.prepare(account_id, _to_write(changes), template_id)
 
 

@@ -166,7 +166,7 @@ class Field(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """A field that is left out because this changes nothing that the recipient gets; `reason` is for the guide."""
+    """A field that is ignored, because it changes nothing that the recipient gets; the guide states the `reason`."""
 
     reason: str
 

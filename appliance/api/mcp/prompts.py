@@ -25,7 +25,7 @@ class Argument(NamedTuple):
 
 
 class Prompt(NamedTuple):
-    """A prompt; `{name}` in its text stands for an argument, and an optional one that is missing for its `default`."""
+    """A prompt; each `{name}` in its text is replaced by the argument, or by `default` without one."""
 
     name: str
     title: str

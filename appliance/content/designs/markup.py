@@ -238,7 +238,10 @@ class Tokens:
         return content.end in self._missing_ends
 
     def _replace(self, text: str, read: Callable[[_TokenContent], str], before: int | None = None) -> str:
-        """Return a text with its tokens replaced; those with a number from `before` on stay: no text has them."""
+        """Return a text with its tokens replaced by what `read` returns for their contents, also within these.
+
+        Tokens with a number from `before` on are left unchanged, because a content can contain only earlier tokens.
+        """
         if self._word not in text:
             return text
         count = len(self._contents) if before is None else before

@@ -254,7 +254,7 @@ def get_primary(language: str) -> str:
 def translate_document(document: Document, language: str | None, channel: str = "email") -> dict[str, Any]:
     """Return a copy of a template's document with its texts in a language, without `translations`.
 
-    Texts without a translation stay as they are; a translation of a text that has changed since is used.
+    Texts without a translation stay as they are; a translation is used even if its original has changed since.
     """
     translated = {name: value for name, value in document.items() if name != "translations"}
     texts = (document.get("translations") or {}).get(language or "")
