@@ -215,7 +215,7 @@ def signed_in(needs: str | None = None, any_account: bool = False) -> Callable[[
 async def _offer_other_account(request: Request, response: HTTPResponse | None) -> HTTPResponse | None:
     """Return the response, or a page that offers to open another account of the user.
 
-    The latter replaces a response with 404 for a page that exists in that account.
+    That page replaces a response with the status 404 if the requested page exists in the other account.
     """
     visit = request.ctx.visit
     if response is None or response.status != 404 or request.method not in SAFE_METHODS or visit is None:

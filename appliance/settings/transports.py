@@ -130,7 +130,10 @@ def find_faults(email: Email) -> list[str]:
 
 
 def find_route_faults(route: Route, keys: set[str]) -> list[str]:
-    """Return the errors in a rule, as predicates; `keys` are `default` and the keys of the further transports."""
+    """Return the errors in a rule, such as `needs a transport with a share above 0`.
+
+    `keys` are `default` and the keys of the further transports.
+    """
     faults = [f"names the transport {key}, which does not exist" for key in route.shares if key not in keys]
     if not any(route.shares.values()):
         faults.append("needs a transport with a share above 0")

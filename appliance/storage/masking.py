@@ -197,7 +197,7 @@ def create_views(handle: Any, tables: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def mask_copies(handle: Any, copied: Mapping[str, Any]) -> None:
-    """Mask the temporary copies of tables in a sandbox, and hide the tables that it has no copies of behind views."""
+    """Mask the temporary copies of tables in a sandbox; create the views that mask all other tables."""
     create_views(handle, {table: columns for table, columns in COLUMNS.items() if table not in copied})
     for table in copied.keys() & COLUMNS.keys():
         changes = ", ".join(f'"{name}" = {sql}' for name, sql in COLUMNS[table].items())

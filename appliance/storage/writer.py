@@ -148,9 +148,9 @@ class Writer:
         """Queue a write and return a future, which gets the value of the write once its changes are on disk.
 
         With `alone` the function runs outside of a transaction. With `is_essential` the write runs even if the disk is
-        full. Without `may_forbid` the write leaves `permission_revision` as it is, and `before_write` is not called: it
-        forbids no message that is claimed, and does not read what the sender logs. The future gets a StorageError if
-        the storage fails, or else the exception of the write.
+        full. Without `may_forbid`, `permission_revision` stays as it is and `before_write` is not called: use this for
+        a write that can forbid no claimed message and reads nothing that the sender logs. The future gets a
+        StorageError if the storage fails, or else the exception of the write.
         """
         job = _Job(function, alone, is_essential, may_forbid)
         self._queue.put(job)

@@ -20,7 +20,7 @@ _ITEM_PATH = re.compile(rf"{LISTED_KEY}\[(\d+)\](?:\.(\w+))?")
 
 
 class RowInput(NamedTuple):
-    """An input of a row; its label is a marked text with the number of the branch.
+    """An input of a row; its label is a text for `gettext` with the number of the branch.
 
     `head` is the marked title of its column, where a row has several inputs.
     """

@@ -391,7 +391,7 @@ _TRIGGER_FIELDS = (
 
 
 class MarkedParts(FormParts):
-    """Parts of a form whose labels are marked texts."""
+    """Parts of a form whose labels are texts that were marked with `gettext_noop`."""
 
     def label(self, key: str) -> str:
         """Return the label of a part in the language of the request."""

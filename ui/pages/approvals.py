@@ -199,7 +199,7 @@ class Approval(NamedTuple):
 
     @property
     def is_approved(self) -> bool:
-        """Return whether a draft is approved, which the next change ends."""
+        """Return whether a draft is approved; its next change ends the approval."""
         return self.is_required and self.is_draft and self.state == "approved"
 
     @property

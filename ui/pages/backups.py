@@ -119,7 +119,7 @@ async def _request(visit: Visit, kind: Kind, action: str) -> None:
 
 
 def require_installation_manager(visit: Visit) -> None:
-    """Raise NotAllowed unless the user is of the first account, which manages the data of all accounts."""
+    """Raise NotAllowed unless the user is an owner or admin of the first account, which manages all accounts' data."""
     # A role of the account's own never manages the data of the installation, whatever it may change in the account.
     if visit.account_id != accounts.FIRST_ACCOUNT_ID or not visit.can(access.ADMIN_SCOPE):
         raise errors.NotAllowed(gettext("Only owners and admins of the first account can manage backups."))

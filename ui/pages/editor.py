@@ -445,7 +445,10 @@ async def show_audience(request: Request, visit: Visit, template_id: int, key: s
 @pages.post("/templates/<template_id:int>/sections/<key:str>/audience")
 @signed_in("templates:write")
 async def save_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Save the rules of a section; without rules all contacts see it."""
+    """Save the rules of a section; without rules all contacts see it.
+
+    If a button of the rows was pressed, they are only shown again.
+    """
     form = Form.from_request(request)
     row, entry = await fetch(_load_section, visit, template_id, key)
     rows = FilterRows.from_form(form.lists)

@@ -151,7 +151,7 @@ def _restore(visit: Visit, campaign_id: int, stored: dict[str, Any] | None) -> N
 @pages.get("/<campaign_id:int>/variants/<number:int>/content")
 @signed_in("campaigns:read")
 async def edit_content(request: Request, visit: Visit, campaign_id: int, number: int) -> HTTPResponse:
-    """Show the editor with the own content of a variant; an SMS, or a variant that is gone, leads to the composer."""
+    """Show the editor with the own content of a variant; redirect to the composer for an SMS or a deleted variant."""
 
     def load() -> Template | None:
         campaign = store.get(visit.account_id, campaign_id)

@@ -288,7 +288,7 @@ async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @signed_in("flows:write")
 @forms.retry_on_change
 async def save_conditions(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Save the conditions of a flow's trigger."""
+    """Save the conditions of a flow's trigger; only show them again if a button of the rows was pressed."""
     form = StepForm.from_request(request)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     start = forms.open_form(flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS)
@@ -448,7 +448,7 @@ async def apply_template(request: Request, visit: Visit, flow_id: int, step_id: 
 @signed_in("flows:write")
 @forms.retry_on_change
 async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Save the form of a step."""
+    """Save the form of a step; only show it again if a button of its rows was pressed or it needs other fields."""
     form, args = StepForm.from_request(request), (visit.account_id, flow_id, step_id)
     step = await fetch(flow_forms.load_step, *args)
     kind, parts, shows = step["type"], flow_forms.step_parts(step["type"]), str(step_id)

@@ -236,7 +236,7 @@ def _render_changed(request: Request, flow_id: int) -> HTTPResponse:
 
 
 def _add_action(name: str, done: str, verb: Any) -> None:
-    """Register the POST route of a button that changes the status of a flow; `done` is the notice, a marked text.
+    """Register the POST route of a button that changes the status of a flow; `done` is the notice, for `gettext`.
 
     `verb` takes the posted form and returns the arguments for `store.apply_action`.
     """

@@ -309,7 +309,10 @@ async def open_account(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _has_page(visit: Visit, account_id: int, role: str, where: str) -> bool:
-    """Return whether a role may open the page at a path in an account, and the page is not of another's object."""
+    """Return whether a role may open the page at a path, and the page exists in an account.
+
+    A page of an object exists only in the account that has the object.
+    """
     path = where.partition("#")[0].partition("?")[0]
     try:
         if not await fetch(visit.can_open, path, role):

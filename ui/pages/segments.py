@@ -180,7 +180,7 @@ async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @forms.retry_on_change
 async def update(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """Save the name and the rules of a segment."""
+    """Save the name and the rules of a segment; only show them again if a button of the rows was pressed."""
     return await _save(request, visit, await fetch(store.get, visit.account_id, segment_id))
 
 
@@ -189,7 +189,7 @@ async def update(request: Request, visit: Visit, segment_id: int) -> HTTPRespons
 async def preview(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
     """Show the page of a segment with changed rules, which are not saved.
 
-    It lets users try rules who may not save a segment, and works without JavaScript.
+    Users who may not save a segment can try rules with it. It also works without JavaScript.
     """
     row = await fetch(store.get, visit.account_id, segment_id)
     form = Form.from_request(request)

@@ -48,7 +48,7 @@ _PREVIEW_POLICY = (
 
 
 class _Preview(NamedTuple):
-    """A rendered preview; `nonce` allows its styles."""
+    """A rendered preview; `nonce` allows its styles in the content security policy."""
 
     account_id: int
     html: str
@@ -79,7 +79,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a sign-up form, and redirect to it."""
+    """Create a sign-up form and redirect to it; if a button of the rows was pressed, only apply that to the page."""
     form = Form.from_request(request)
     if form["act"]:
         return await _render_form(request, visit, form, None, 200, apply_action(form))
@@ -154,7 +154,7 @@ async def edit(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @forms.retry_on_change
 async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
-    """Save the settings of a sign-up form."""
+    """Save the settings of a sign-up form; if a button of the rows was pressed, only apply that to the page."""
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, form_id)
     if form["act"]:

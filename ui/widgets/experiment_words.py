@@ -66,7 +66,10 @@ class ExperimentWords(NamedTuple):
 
 
 class HoldoutWords(NamedTuple):
-    """The effect of sending in words, with the rates as texts."""
+    """The effect of sending to the recipients and not to the holdout group, as texts.
+
+    `tone` is the class of the banner, and `ends` the time at which the counting of conversions ends, or "".
+    """
 
     figures: HoldoutFigures
     title: str

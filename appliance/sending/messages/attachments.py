@@ -300,7 +300,7 @@ def _release(hashes: Sequence[str]) -> None:
 
 
 def _get_directory() -> Path:
-    """Return the directory of all files, which the first file creates."""
+    """Return the directory of the stored files; it does not exist before the first file is stored."""
     return Path(config.current().data_dir) / DIRECTORY
 
 

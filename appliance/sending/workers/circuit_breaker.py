@@ -207,7 +207,7 @@ class CircuitBreaker:
             self._probes.pop(provider, None)
 
     def _record_good_reply(self, row: LedgerRow, error: DeliveryError | None) -> None:
-        """Reset the counts that a reply ends; neither the sender nor the transport was at fault."""
+        """Reset the counts of rejections in a row; neither the sender nor the transport is the cause of the reply."""
         if self._refusal_counts:
             self._refusal_counts.pop(row.provider, None)
             if row.campaign_id is not None:

@@ -120,7 +120,7 @@ class Series(Table):
 
 
 class Occurrence(Table):
-    """A date of a series that is over: what was sent then, or why nothing was."""
+    """A past date of a series: the campaign that was sent then, or why nothing was sent."""
 
     series = ForeignKeyField(Series, on_delete="CASCADE", index=False)
     due_at = Time()
