@@ -514,7 +514,7 @@ def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
 def _read_new_step(form: StepForm, kind: str) -> Any:
     """Return the properties of a new step from its form, or None if the form has to be shown again with other fields.
 
-    The latter is so if a button of its filter rows was pressed, or a choice was changed that needs other fields.
+    It is None if a button of its filter rows was pressed, or a choice was changed that needs other fields.
     """
     if flow_forms.is_layout_changed(form):
         flow_forms.add_missing_values(form, kind)

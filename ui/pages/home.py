@@ -83,7 +83,10 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _load_growth(visit: Visit, days: int) -> dict[str, Any]:
-    """Return the template context of the growth of lists in the last `days` days; empty without lists with contacts."""
+    """Return the template context of the growth of lists in the last `days` days.
+
+    If no list has contacts, `growing` and `growth` are empty.
+    """
     formats.current_zone.set(visit.zone)
     growing = [item for item in contact_lists.measure_growth(visit.account_id) if item.size]
     bars = charts.build_growth(visit.account_id, days) if growing else []

@@ -119,13 +119,13 @@ class HttpWorker(RequestWorker[EmailRateLimits]):
 class EmailWorker(SmtpWorker):
     """A worker for every transport of email: direct delivery here, relay and capture as in `SmtpWorker`.
 
-    Messages of one queue may have different transports, because each keeps the one that it was queued for. Those for an
-    HTTP API are sent by an `HttpWorker`, whose last outcome is stored before a message of another transport is taken.
+    Messages of one queue may have different transports (`transport_choice.py`). Those for an HTTP API are sent by an
+    `HttpWorker`, whose last outcome is stored before a message of another transport is taken.
 
-    For direct delivery it looks up the recipient's mail servers and connects before it claims the message, so that no
-    message is claimed while a server is slow. There are more workers than `email.connections`, because most may be
+    In direct delivery, the worker finds the recipient's mail servers and connects before it claims the message, so that
+    no message is claimed while a server is slow. There are more workers than `email.connections`, because most may be
     waiting for a server, but `TransactionLimit` allows only `email.connections` claimed messages
-    (docs/promises.md#p3). Messages for other transports are as many as their limit allows (`EmailRateLimits`).
+    (docs/promises.md#p3). The limit of each other transport restricts its messages in progress (`EmailRateLimits`).
     """
 
     def __init__(
