@@ -46,8 +46,8 @@ MAX_UNREADABLE_ROWS = 100_000
 MAX_EMPTY_ROWS = 1_100_000
 _REPORT_SECONDS = 0.3
 _SAMPLES = 3
-# The first bytes of an XLSX and an XLS workbook
-_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+# The first bytes of a ZIP file, which an XLSX workbook is too, and of an XLS workbook
+_ZIP, _XLS = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _PREVIEW_LINES = 20
 # The row of column names is one of this many first lines, because titles and remarks may precede it.
 _MAX_TITLE_LINES = 10
@@ -103,17 +103,25 @@ class UnreadableFile(Exception):
     """A file that cannot be read as a table; the message is the reason."""
 
 
-# The first bytes of pictures in JPEG, PNG and GIF, and of PDF files
-_PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"%PDF")
+# The first bytes of files that are not text: JPEG, PNG, GIF, PDF, gzip, 7z, RAR, and text in UTF-32
+_NO_TEXTS = (
+    b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"%PDF", b"\x1f\x8b", b"7z\xbc\xaf", b"Rar!", b"\xff\xfe\0\0",
+    b"\0\0\xfe\xff",
+)  # fmt: skip
+# The name of a file in every workbook of Excel, OpenDocument and Numbers. The directory of a ZIP file is at its end.
+_WORKBOOK_PARTS = (b"[Content_Types].xml", b"META-INF/manifest.xml", b"Index/Document.iwa")
+_ZIP_END_BYTES = 65_536
 
 
 def preview_file(path: Path) -> FilePreview:
     """Return the preview of a file; raises UnreadableFile with the reason."""
     with path.open("rb") as file:
         start = file.read(4)
-    if start in _WORKBOOKS:
+    if start == _ZIP and not _is_workbook(path):
+        raise UnreadableFile(gettext_noop("the file is a ZIP archive: extract it, and upload the CSV file in it"))
+    if start in (_ZIP, _XLS):
         raise UnreadableFile(gettext_noop("the file is a workbook of a spreadsheet: save it as CSV first"))
-    if start.startswith(_PICTURES):
+    if start.startswith(_NO_TEXTS):
         raise UnreadableFile(gettext_noop("this is not a text file: upload a CSV or JSON Lines file"))
     encoding, skip = find_encoding(path)
     first_lines = list(islice(read_lines(path, encoding, skip), _PREVIEW_LINES * 5))
@@ -152,6 +160,13 @@ def preview_file(path: Path) -> FilePreview:
         rows,
         header_index,
     )
+
+
+def _is_workbook(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _ZIP_END_BYTES))
+        end = file.read()
+    return any(name in end for name in _WORKBOOK_PARTS)
 
 
 def _choose_samples(rows: list[list[str]]) -> list[list[str]]:

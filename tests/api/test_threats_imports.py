@@ -3,8 +3,11 @@
 test_threats_bodies.py has the rejected upload of 2 GB; `--full` runs the sizes of the threat table.
 """
 
+import gzip
+import io
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,6 +166,25 @@ def test_a_cell_of_brackets_is_text(api: Client) -> None:
         file = f"email,{column}\n{rows[0]}\n{rows[1]}\n{column}@example.org,vip\n"
         job = wait_for_import(api, upload(api, file))
         assert job["status"] == "complete" and (job["failed"], job["total"]) == (0, 3), job
+
+
+def test_files_that_are_not_text_say_what_to_do(api: Client) -> None:
+    """A ZIP archive is no workbook, and the error of a compressed file does not speak of its characters."""
+    rows, archives = b"email\na@example.org\n", {}
+    for name in ("people.csv", "[Content_Types].xml"):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(name, rows)
+        archives[name] = file.getvalue()
+    no_text = "this is not a text file: upload a CSV or JSON Lines file"
+    for content, words in (
+        (archives["people.csv"], "the file is a ZIP archive: extract it, and upload the CSV file in it"),
+        (archives["[Content_Types].xml"], "the file is a workbook of a spreadsheet: save it as CSV first"),
+        (gzip.compress(rows), no_text), (b"7z\xbc\xaf\x27\x1c" + bytes(50), no_text),
+        (rows.decode().encode("utf-32"), no_text),
+    ):  # fmt: skip
+        response = upload(api, content)
+        assert response.status == 422 and response.json["validation_errors"]["file"] == [words], response.text
 
 
 def memory_of_process_tree(pid: int) -> int:
