@@ -201,6 +201,24 @@ def test_a_segment_that_only_a_proposal_names_counts(agent: Client, editor: Clie
         approve(editor, proposal, look(editor, proposal)["version"]).expect(200)
 
 
+def test_a_change_shows_the_translations_that_it_moves_or_loses(agent: Client, editor: Client, api: Client) -> None:
+    """Translations belong to the ids of sections, which the page does not show."""
+    sections = [{"id": name, "type": "text", "props": {"content": f"<p>{name}</p>"}} for name in ("aaaa", "bbbb")]
+    design = {"sections": [*sections, {"id": "cccc", "type": "footer"}]}
+    template = api.post("/templates", {"name": "T", "subject": "Hi", "design": design}).expect(201)["id"]
+    path = f"/templates/{template}/translations/de"
+    api.put(path, {"texts": {"aaaa/props.content": "<p>A</p>", "bbbb/props.content": "<p>B</p>"}}).expect(200)
+    swapped = [{**sections[0], "id": "bbbb"}, {**sections[1], "id": "aaaa"}]
+    lost = [{**section, "id": f"new{number}"} for number, section in enumerate(sections)]
+    for changed, after in ((swapped, {"<p>A</p>", "<p>B</p>"}), (lost, {""})):
+        changes = {"design": {"sections": [*changed, design["sections"][2]]}}
+        proposal = propose(agent, "change_template", template, changes=changes)
+        values = get_values(editor, proposal)
+        moved = {label: pair for label, pair in values.items() if label.startswith("German")}
+        assert len(moved) == 2 and {pair[1] for pair in moved.values()} == after, values
+        agent.post(f"/proposals/{proposal['id']}/withdraw").expect(200)
+
+
 def test_a_proposed_time_is_kept(agent: Client, editor: Client, api: Client, list_id: int) -> None:
     """A proposal with a time schedules; one in the past, or an unknown key, is refused when it is made."""
     campaign = draft(agent, list_id)

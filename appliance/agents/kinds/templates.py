@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents.differences import Difference, compare, flatten_content
+from appliance.agents.differences import Difference, compare, flatten_content, flatten_translations
 from appliance.agents.kinds import base
 from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
 from appliance.campaigns import content
@@ -61,11 +61,19 @@ def carry_out(account_id: int, template_id: int, changes: Content, by: Actor, pr
 
 
 def compare_template(account_id: int, template_id: int, changes: Content) -> list[Difference]:
-    """Return every value of the content that differs, and the campaign or flow that sends it."""
+    """Return every value of the content that differs, and the campaign or flow that sends it.
+
+    A translation is that of a section by its id, so a new design may lose some, or move them to other sections.
+    """
     template = store.get(account_id, template_id)
     now = to_document(template)
     given = store.normalize_content(template, _to_write(changes))
-    differences = compare(flatten_content({name: now.get(name) for name in given}), flatten_content({**given}))
+    after = {**now, **given}
+    after["translations"] = store.prune_translations(after, now, template.channel)
+    differences = compare(
+        flatten_content({name: now.get(name) for name in given}) | flatten_translations(now, template.channel),
+        flatten_content({**given}) | flatten_translations(after, template.channel),
+    )
     owner = _find_owner(template)
     uses = [show_hidden(owner.name)] if owner is not None and owner.name else []
     return [*differences, *(Difference(gettext("In use by"), name, name) for name in uses)]

@@ -131,7 +131,7 @@ def prepare(
 def prepare_values(template: Template, values: dict[str, Any]) -> PreparedContent:
     """Parse the document that a template will have once `values`, fields in their stored form, are written."""
     document = to_document(template) | values
-    document["translations"] = _prune_translations(document, to_document(template), template.channel)
+    document["translations"] = prune_translations(document, to_document(template), template.channel)
     texts = {name: document[name] for name in validation.FIELDS_WITH_VARIABLES}
     variables = validation.find_variables(texts, template.channel)
     messages = NO_STEP_MESSAGES if template.action_id is None else compile_step_template(template, document)
@@ -340,7 +340,7 @@ def _write_fields(
     changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
     for name in changed:
         setattr(template, name, values[name])
-    template.translations = _prune_translations(to_document(template), former, template.channel)
+    template.translations = prune_translations(to_document(template), former, template.channel)
     if not changed and not is_undo_step:
         return False
     template.variables = _find_variables(template, prepared)
@@ -357,7 +357,7 @@ def _write_fields(
     return bool(changed)
 
 
-def _prune_translations(document: dict[str, Any], former: dict[str, Any], channel: str) -> dict[str, Any]:
+def prune_translations(document: dict[str, Any], former: dict[str, Any], channel: str) -> dict[str, Any]:
     """Return a document's translations without the texts of sections that it no longer has.
 
     The texts of list entries that were moved follow them.
