@@ -277,7 +277,7 @@ def last_used_at(key: ApiKey) -> int | None:
 
 
 def collect_last_uses() -> dict[int, int]:
-    """Return the times of last use that should be written now, by key id.
+    """Return the times of last use, in Unix milliseconds, that should be written now, by key id.
 
     A key is left out for a minute after its last write.
     """

@@ -327,7 +327,7 @@ def select_members(audience: Audience) -> str:
 
 
 def estimate_size(campaign: Campaign, limit: int) -> int:
-    """Return the number of members, or `limit` if there are more."""
+    """Return the number of members of a campaign's audience, or `limit` if there are more."""
     audience = build_audience(campaign)
     return int(scalar(f"SELECT count(*) FROM ({audience.sql} LIMIT :limit)", {**audience.parameters, "limit": limit}))
 

@@ -88,7 +88,7 @@ def set_language(language: str) -> None:
 
 @contextmanager
 def use_language(language: str) -> Iterator[None]:
-    """Set the language within a block."""
+    """Set the language within a block; an unknown language becomes `DEFAULT_LANGUAGE`."""
     token = _language.set(language if language in LANGUAGES else DEFAULT_LANGUAGE)
     try:
         yield

@@ -133,7 +133,7 @@ def _predict_amounts(
 
 
 def _get_power(outcome: _Outcome, variants: int) -> float:
-    """Return the probability that the best variant leads all others by the gap, by normal approximation."""
+    """Return the probability that the best variant leads all others by `outcome.gap`, by normal approximation."""
     if outcome.converted < 1:
         return 0.0
     best_deviation, other_deviation = math.sqrt(outcome.best_variance), math.sqrt(outcome.other_variance)

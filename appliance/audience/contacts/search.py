@@ -144,7 +144,7 @@ class Order(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Return the table after FROM, with the index in this order if there is one."""
+        """Return the table for a FROM clause, with the hint to use `index_name`, or no index if it is None."""
         return f"contact c {f'INDEXED BY {self.index_name}' if self.index_name else 'NOT INDEXED'}"
 
 
