@@ -255,7 +255,7 @@ def find_slow_links(case: PreflightInput) -> list[Finding]:
 
 
 def _is_slow(href: str, values: dict[str, Any]) -> bool:
-    """Return whether filling a URL is too slow twice in a row; a pause of the process can make the first attempt slow."""
+    """Return whether filling a URL is too slow twice; a pause of the process can make the first attempt slow."""
     for _ in range(2):
         try:
             merge.compile_template(href, "url").render(values, render_deadline(MAX_LINK_SECONDS))

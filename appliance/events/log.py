@@ -121,8 +121,9 @@ def in_batch(batch: str) -> Iterator[None]:
 
 @contextmanager
 def record_only(names: Set[str]) -> Iterator[None]:
-    """Record only events with these names within the block, in this thread; for simulations, which read no other
-    events.
+    """Record only events with these names within the block, in this thread.
+
+    It is for simulations, which read no other events.
     """
     before = _chain.names
     _chain.names = names
