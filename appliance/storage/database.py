@@ -108,6 +108,12 @@ class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
         """Return the type for binary parameters; Peewee would import it from `sqlite3`, which the executable lacks."""
         return memoryview
 
+    def _add_conn_hooks(self, conn: Any) -> None:
+        # Without this, SQLite plans a query again each time, because the values of its parameters might allow a partial
+        # index. That takes ten times as long as finding a row by its id (docs/decisions.md#19).
+        conn.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        super()._add_conn_hooks(conn)
+
 
 database = Database(None, autoconnect=True)
 # Registered here because a connection has only the functions that are registered when it is opened.
