@@ -85,7 +85,7 @@ def close(account_id: int, by: Actor) -> Account:
     require_write_transaction()
     account = _get(account_id)
     if account_id == FIRST_ACCOUNT:
-        raise Invalid({"base": [gettext("The first account cannot be closed: it is the one of the operators.")]})
+        raise Invalid({"base": [gettext("The first account cannot be closed: it belongs to the operators.")]})
     if account.closed_at is not None:
         raise Invalid({"base": [gettext("The account is closed already.")]})
     account.closed_at, account.sending_stopped, account.stop_reason = clock.now_ms(), True, CLOSED

@@ -182,8 +182,8 @@ def _validate_campaign(
 async def create_campaign(request: ApiRequest) -> ApiResponse:
     """Create a campaign as a draft.
 
-    The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`. So does
-    `local_time` require `contacts:read`.
+    The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`.
+    `local_time` requires `contacts:read`.
     """
     _require_event_access(request)
     _require_zone_access(request)
@@ -451,7 +451,7 @@ async def get_campaign_report(request: ApiRequest) -> ApiResponse:
     "GET", "/campaigns/{id}/send_times", scope="campaigns:read", agent_scope="campaigns:read", response_type=SendTimes
 )
 async def get_send_times(request: ApiRequest) -> ApiResponse:
-    """Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
+    """Get the send times of a campaign with a local time, by time zone; nothing for other campaigns.
 
     It shows where contacts are, so it requires `contacts:read` too.
     """
@@ -467,7 +467,7 @@ async def get_send_times(request: ApiRequest) -> ApiResponse:
     response_type=ExperimentResult,
 )
 async def get_campaign_experiment(request: ApiRequest) -> ApiResponse:
-    """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none."""
+    """Get the figures of a campaign's A/B test or holdout, and the conclusion; 404 if it has none."""
     return ApiResponse(await scan(experiment_results.get_result, request.account_id, request.id))
 
 

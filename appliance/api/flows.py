@@ -445,7 +445,7 @@ _add_transition(
     validate=validator(split_tests.check_choice, run=fetch),
 )  # fmt: skip
 async def choose_flow_winner(request: ApiRequest) -> ApiResponse:
-    """Choose the branch of a random split that all contacts take who come to it from now on, or go on with the test.
+    """Choose the branch of a random split that all contacts take from now on, or continue the test.
 
     Contacts in the flow keep their branch.
     """

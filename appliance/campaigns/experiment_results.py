@@ -60,7 +60,7 @@ class VariantResult(Struct):
 
 
 class HoldoutFigures(Struct):
-    """Those who got nothing, compared with all others since the start; the rates are of the event."""
+    """The contacts who were held out, compared with all others since the start; the rates count the event."""
 
     recipients: Annotated[int, Meta(description="number of contacts who got the campaign or wait for it")]
     converted: Annotated[int, Meta(description="number of them who have the event")]
@@ -89,7 +89,7 @@ class SampleSize(Struct):
 
 
 class ExperimentResult(Struct):
-    """The state of an A/B test or holdout: counts that add up, and what they say."""
+    """The state of an A/B test or holdout: counts that add up, and the conclusion."""
 
     state: Annotated[
         Literal["draft", "testing", "releasing", "decided"],

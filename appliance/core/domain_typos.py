@@ -1,4 +1,4 @@
-"""Find slips in the domain of an email address, such as gmail.con, by the domains of the large mailbox providers.
+"""Find typos in the domain of an email address, such as gmail.con, by the domains of the large mailbox providers.
 
 A suggestion is only shown: whoever typed the address may be right. So it is one change away from a well-known domain (a
 letter that is missing, too many, wrong, or swapped with the next), and domains that exist beside one are left out.
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-# The most used first: a slip that is one change away from two domains belongs to the first.
+# The most used first: a typo that is one change away from two domains belongs to the first.
 _KNOWN = """
     gmail.com hotmail.com yahoo.com outlook.com icloud.com googlemail.com aol.com live.com msn.com proton.me
     protonmail.com gmx.de gmx.net gmx.at gmx.ch gmx.com web.de t-online.de freenet.de posteo.de hotmail.de outlook.de
@@ -24,14 +24,14 @@ _OTHERS = frozenset(
     ("mail.com", "email.com", "ymail.com", "rocketmail.com", "cloud.com", "libera.it", "yahoo.ne.jp", "poste.de",
      "live.co", "gmx.co")
 )  # fmt: skip
-# A shorter name, such as gmx, is too close to those of other domains, so that only a slip after it counts.
+# A shorter name, such as gmx, is too close to those of other domains, so that only a typo after it counts.
 _MIN_NAME_CHARACTERS = 5
 _CHARACTERS = string.ascii_lowercase + string.digits + "-."
 
 
 def suggest_domain(address: str) -> str | None:
     """Return the well-known domain that an email address probably should have, or None."""
-    return list_slips().get(address.rpartition("@")[2].lower())
+    return list_typos().get(address.rpartition("@")[2].lower())
 
 
 def suggest_address(address: str) -> str | None:
@@ -41,14 +41,14 @@ def suggest_address(address: str) -> str | None:
 
 
 @cache
-def list_slips() -> Mapping[str, str]:
+def list_typos() -> Mapping[str, str]:
     """Return the well-known domain by each domain that is one change away from it."""
-    slips: dict[str, str] = {}
+    typos: dict[str, str] = {}
     for domain in KNOWN_DOMAINS:
-        for slip in _change_once(domain):
-            if slip not in KNOWN_DOMAINS and slip not in _OTHERS and _is_slip(slip, domain):
-                slips.setdefault(slip, domain)
-    return MappingProxyType(slips)
+        for typo in _change_once(domain):
+            if typo not in KNOWN_DOMAINS and typo not in _OTHERS and _is_typo(typo, domain):
+                typos.setdefault(typo, domain)
+    return MappingProxyType(typos)
 
 
 def _change_once(text: str) -> set[str]:
@@ -62,7 +62,7 @@ def _change_once(text: str) -> set[str]:
     return changed
 
 
-def _is_slip(text: str, domain: str) -> bool:
+def _is_typo(text: str, domain: str) -> bool:
     """Return whether a text that is one change away from a domain is a domain, and no other that probably exists."""
     labels = text.split(".")
     if len(labels) < 2 or not all(labels) or any(label.startswith("-") or label.endswith("-") for label in labels):
@@ -70,7 +70,7 @@ def _is_slip(text: str, domain: str) -> bool:
     name, _, ending = domain.partition(".")
     if len(name) < _MIN_NAME_CHARACTERS and labels[0] != name:
         return False
-    # A provider has domains in several countries: yahoo.dk is no slip of yahoo.de.
+    # A provider has domains in several countries: yahoo.dk is no typo of yahoo.de.
     own_ending = text.partition(".")[2]
     is_other_country = labels[0] == name and len(labels[-1]) == len(ending.split(".")[-1]) == 2
     return not (is_other_country and own_ending != ending and len(own_ending) == len(ending))

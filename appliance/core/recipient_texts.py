@@ -165,10 +165,10 @@ _TEXTS = {
         "recipient",
         "You are signed up. If your address has to be confirmed first, an email is on its way to you.",
     ),
-    "form_slip": pgettext_noop(
+    "form_typo": pgettext_noop(
         "recipient", "You entered an address that ends in <b>{domain}</b>. Did you mean <b>{suggestion}</b>?"
     ),
-    "form_slip_again": pgettext_noop("recipient", "Correct the address"),
+    "form_typo_again": pgettext_noop("recipient", "Correct the address"),
     # Error pages.
     "lost_heading": pgettext_noop("recipient", "This link does not work"),
     "lost_lead": pgettext_noop(

@@ -181,7 +181,7 @@ def decide_by_amount(
 
 
 class ConfidenceInterval(Struct):
-    """An estimate with an interval that holds however often one looks (95 %); null where nothing is known yet."""
+    """An estimate with an interval that holds however often one looks (95 %); null while there is no figure yet."""
 
     estimate: Annotated[float, Meta(description="estimate")] | None
     low: Annotated[float, Meta(description="lower end of the interval")] | None

@@ -60,7 +60,7 @@ NO_HOLDOUT = Holdout()
 
 
 class FlowHoldout(Struct):
-    """The holdout group of a flow, compared with the contacts who entered; null where nothing is known yet."""
+    """The holdout group of a flow, compared with the contacts who entered; null while there is no figure yet."""
 
     share: Annotated[float, Meta(description="share of the contacts who would enter that gets nothing")]
     since: Annotated[Moment, Meta(description="since when it is measured; null: always")] | None

@@ -93,7 +93,7 @@ class SplitVariant(Struct):
 
 
 class SplitTestResult(Struct):
-    """The test of a random split: counts, what they say, and the winner."""
+    """The test of a random split: counts, the conclusion, and the winner."""
 
     state: Annotated[Literal["testing", "decided"], Meta(description="`decided`: all take the winner")]
     metric: Annotated[Literal["clicks", "event"], Meta(description="what decides")]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.core import clock
-from appliance.core.domain_typos import list_slips, suggest_address, suggest_domain
+from appliance.core.domain_typos import list_typos, suggest_address, suggest_domain
 from appliance.core.errors import Conflict, NotFound
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import outcome_counts, store
@@ -254,7 +254,7 @@ LINE_FILTERS: dict[str, Callable[[ResultLine], bool]] = {
     **{group: _in_group(group) for group in ("lost_emails", "left_out", "kept_as_text")},
     "repeats": lambda line: line.first is not None,
     "roles": lambda line: line.kind == "email" and line.first is None and _is_role(line.address),
-    "slips": lambda line: line.kind == "email" and line.first is None and suggest_domain(line.address) is not None,
+    "typos": lambda line: line.kind == "email" and line.first is None and suggest_domain(line.address) is not None,
     **{state: _in_state(state) for state in ("not_subscribed", "unsubscribed", "suppressed")},
 }
 
@@ -366,21 +366,21 @@ class CountedLines(NamedTuple):
 
 
 class FileReview(NamedTuple):
-    """The rows of a file that are invalid, repeat an address, have a role address, or a slip in the domain.
+    """The rows of a file that are invalid, repeat an address, have a role address, or a typo in the domain.
 
-    The remark of a line in `slips` is the address that was probably meant.
+    The remark of a line in `typos` is the address that was probably meant.
     `other_encoding` has the lines that are UTF-8 in a file with another encoding.
     """
 
     faults: CountedLines
     doubles: CountedLines
     roles: CountedLines
-    slips: CountedLines
+    typos: CountedLines
     other_encoding: CountedLines
 
 
 def _suggest_addresses(counted: tuple[int, list[tuple[int, str, str]]]) -> CountedLines:
-    """Return lines with slips in their domains, with the address that was probably meant as the remark of each."""
+    """Return lines with typos in their domains, with the address that was probably meant as the remark of each."""
     number, first = counted
     return CountedLines(number, [(line, address, suggest_address(address) or "") for line, address, _ in first])
 
@@ -399,7 +399,7 @@ def review_file(path: Path) -> FileReview | None:
             CountedLines(*staged.fetch_faults(MAX_EXAMPLES)),
             CountedLines(*staged.fetch_repeated(MAX_EXAMPLES)),
             CountedLines(*staged.fetch_by_local_part(ROLE_NAMES, MAX_EXAMPLES)),
-            _suggest_addresses(staged.fetch_by_domain(list_slips(), MAX_EXAMPLES)),
+            _suggest_addresses(staged.fetch_by_domain(list_typos(), MAX_EXAMPLES)),
             CountedLines(*staged.fetch_utf8_lines(MAX_EXAMPLES)),
         )
     finally:

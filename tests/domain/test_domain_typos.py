@@ -1,8 +1,8 @@
-"""Slips in the domains of email addresses: what is suggested, and what is left alone."""
+"""Typos in the domains of email addresses: what is suggested, and what is left alone."""
 
 import pytest
 
-from appliance.core.domain_typos import KNOWN_DOMAINS, list_slips, suggest_address, suggest_domain
+from appliance.core.domain_typos import KNOWN_DOMAINS, list_typos, suggest_address, suggest_domain
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from appliance.core.domain_typos import KNOWN_DOMAINS, list_slips, suggest_addre
      ("hotmail.co.k", "hotmail.co.uk"),
      ("gmailcom", None), ("gmail..com", None), ("gmail.com", None), ("example.org", None), ("fernmail.example", None)],
 )  # fmt: skip
-def test_a_slip_has_a_suggestion(domain: str, suggestion: str | None) -> None:
+def test_a_typo_has_a_suggestion(domain: str, suggestion: str | None) -> None:
     """One letter missing, too many, wrong or swapped leads to the well-known domain; the local part stays."""
     assert suggest_domain(f"ann@{domain}") == suggestion
     assert suggest_address(f"Ann.Lee+x@{domain}") == (suggestion and f"Ann.Lee+x@{suggestion}")
@@ -26,10 +26,10 @@ def test_a_slip_has_a_suggestion(domain: str, suggestion: str | None) -> None:
      "gmx.fr", "gmx.us", "wob.de", "aon.com", "love.com", "mon.com", "googlemail.com", "live.nl", "", "com"],
 )  # fmt: skip
 def test_a_domain_that_exists_has_none(domain: str) -> None:
-    """Other providers, short names and the same provider in another country are no slips."""
+    """Other providers, short names and the same provider in another country are no typos."""
     assert suggest_domain(f"ann@{domain}") is None
 
 
-def test_no_known_domain_is_a_slip_of_another() -> None:
-    """Each slip leads to a known domain, and none of these is a slip."""
-    assert not set(KNOWN_DOMAINS) & set(list_slips()) and set(list_slips().values()) == set(KNOWN_DOMAINS)
+def test_no_known_domain_is_a_typo_of_another() -> None:
+    """Each typo leads to a known domain, and none of these is a typo."""
+    assert not set(KNOWN_DOMAINS) & set(list_typos()) and set(list_typos().values()) == set(KNOWN_DOMAINS)

@@ -108,7 +108,7 @@ def test_a_form_in_one_language(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("address", "suggestion"), [("ann@gmail.con", "gmail.com"), ("ann@example.org", None)])
-def test_a_slip_in_the_domain_is_accepted_and_named(server: Server, address: str, suggestion: str | None) -> None:
+def test_a_typo_in_the_domain_is_accepted_and_named(server: Server, address: str, suggestion: str | None) -> None:
     """A sign-up with ann@gmail.con is accepted, and the page of thanks asks for gmail.com, with a way back."""
     form = create_form(server, f"Slip of {address}")
     path = f"/f/{form['public_key']}"

@@ -131,13 +131,13 @@ def test_a_phone_number_of_the_chosen_country(user: ScriptlessBrowser, api: Clie
     assert [channel["value"] for channel in greta["channels"]] == ["+491715556677"]
 
 
-def test_a_slip_in_the_domain_of_an_address_gets_a_hint(
+def test_a_typo_in_the_domain_of_an_address_gets_a_hint(
     browser_page: Page, user: ScriptlessBrowser, api: Client
 ) -> None:
     """The form asks at once, saves the address as it is, and the page of the contact asks again with a link."""
     page = browser_page
     page.goto("/contacts/new")
-    email, hint = page.get_by_label("Email", exact=True), page.locator("#email-slip")
+    email, hint = page.get_by_label("Email", exact=True), page.locator("#email-typo")
     email.fill("ann@gmail.con")
     email.press("Tab")
     expect(hint).to_have_text("Did you mean ann@gmail.com?")

@@ -199,12 +199,12 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
     return await _render_form(request, visit, form, None, 200)
 
 
-@pages.post("/slip")
+@pages.post("/typo")
 @signed_in("contacts:write")
-async def show_slip(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the address that the user probably meant to type, if the domain of the typed one is a known slip."""
+async def show_typo(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the address that the user probably meant to type, if the domain of the typed one is a known typo."""
     suggestion = await fetch(suggest_address, Form.from_request(request)["email"])
-    return view.render(request, "contacts/_slip.html", suggestion=suggestion)
+    return view.render(request, "contacts/_typo.html", suggestion=suggestion)
 
 
 @pages.post("/", strict_slashes=False)

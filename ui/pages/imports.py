@@ -436,7 +436,7 @@ async def _count_lines(job: Import, only: str | None) -> int:
     counted: dict[str, Any] = {"problems": job.failed, "warnings": job.warnings}
     if file_review is not None and outcome_review is not None:
         counted |= {"repeats": file_review.doubles.number, "roles": file_review.roles.number}
-        counted["slips"] = file_review.slips.number
+        counted["typos"] = file_review.typos.number
         counted |= {
             group: lines.number
             for group, lines in outcome_review._asdict().items()

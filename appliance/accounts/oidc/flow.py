@@ -144,7 +144,7 @@ async def finish(provider: SignInProvider, begun: Begun | None, parameters: dict
     if (issuer is None and published.sends_issuer) or (
         issuer is not None and not published.has_tenants and issuer != published.issuer
     ):
-        raise ProviderError(gettext("The answer came from another provider (iss). Start again."))
+        raise ProviderError(gettext("The response came from another provider (iss). Start again."))
     if "error" in parameters or not parameters.get("code"):
         words = tokens.describe_refusal(parameters.get("error", "code"), parameters.get("error_description", ""))
         raise ProviderError(words)
@@ -152,7 +152,7 @@ async def finish(provider: SignInProvider, begun: Begun | None, parameters: dict
     response = await tokens.exchange(published, client, parameters["code"], begun.verifier)
     claims = await tokens.verify(published, client, response.id_token, begun.nonce)
     if published.has_tenants and issuer is not None and issuer != claims.issuer:
-        raise ProviderError(gettext("The answer came from another provider (iss). Start again."))
+        raise ProviderError(gettext("The response came from another provider (iss). Start again."))
     return await tokens.fetch_person(published, claims, response.access_token)
 
 

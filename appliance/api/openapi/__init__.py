@@ -6,6 +6,7 @@ headers and parameters in `responses`, the examples in `examples`, and the schem
 """
 
 import gzip
+import inspect
 from collections.abc import Iterable
 from functools import cache
 from types import UnionType
@@ -230,6 +231,8 @@ def _complete(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     completed = {key: _complete(value) for key, value in schema.items()}
+    if isinstance(text := completed.get("description"), str):
+        completed["description"] = inspect.cleandoc(text)
     if completed.get("format") == "date-time":
         completed["type"] = "string"
     if "$ref" in completed:

@@ -1579,7 +1579,7 @@ class ColumnsSectionStyles(TypedDict):
 
 
 class ConfidenceInterval(TypedDict):
-    """An estimate with an interval that holds however often one looks (95 %); null where nothing is known yet."""
+    """An estimate with an interval that holds however often one looks (95 %); null while there is no figure yet."""
 
     estimate: float | None
     """Estimate."""
@@ -2846,7 +2846,7 @@ class ExperimentDecision(TypedDict):
 
 
 class ExperimentResult(TypedDict):
-    """The state of an A/B test or holdout: counts that add up, and what they say."""
+    """The state of an A/B test or holdout: counts that add up, and the conclusion."""
 
     state: Literal["decided", "draft", "releasing", "testing"]
     """`releasing`: messages are being given to those who wait."""
@@ -3252,7 +3252,7 @@ class FlowCreate(TypedDict):
 
 
 class FlowHoldout(TypedDict):
-    """The holdout group of a flow, compared with the contacts who entered; null where nothing is known yet."""
+    """The holdout group of a flow, compared with the contacts who entered; null while there is no figure yet."""
 
     share: float
     """Share of the contacts who would enter that gets nothing."""
@@ -4508,7 +4508,7 @@ class HeroSectionStyles(TypedDict):
 
 
 class HoldoutFigures(TypedDict):
-    """Those who got nothing, compared with all others since the start; the rates are of the event."""
+    """The contacts who were held out, compared with all others since the start; the rates count the event."""
 
     recipients: int
     """Number of contacts who got the campaign or wait for it."""
@@ -8279,7 +8279,7 @@ class SplitSectionStyles(TypedDict):
 
 
 class SplitTestResult(TypedDict):
-    """The test of a random split: counts, what they say, and the winner."""
+    """The test of a random split: counts, the conclusion, and the winner."""
 
     state: Literal["decided", "testing"]
     """`decided`: all take the winner."""

@@ -1160,7 +1160,7 @@ export interface ColumnsSectionStyles {
   padding?: string | number | boolean | null;
 }
 
-/** An estimate with an interval that holds however often one looks (95 %); null where nothing is known yet. */
+/** An estimate with an interval that holds however often one looks (95 %); null while there is no figure yet. */
 export interface ConfidenceInterval {
   /** estimate */
   estimate: number | null;
@@ -2043,7 +2043,7 @@ export interface ExperimentDecision {
   ratio: ConfidenceInterval;
 }
 
-/** The state of an A/B test or holdout: counts that add up, and what they say. */
+/** The state of an A/B test or holdout: counts that add up, and the conclusion. */
 export interface ExperimentResult {
   /** `releasing`: messages are being given to those who wait */
   state: "decided" | "draft" | "releasing" | "testing";
@@ -2319,7 +2319,7 @@ export interface FlowCreate {
   starter?: string;
 }
 
-/** The holdout group of a flow, compared with the contacts who entered; null where nothing is known yet. */
+/** The holdout group of a flow, compared with the contacts who entered; null while there is no figure yet. */
 export interface FlowHoldout {
   /** share of the contacts who would enter that gets nothing */
   share: number;
@@ -3228,7 +3228,7 @@ export interface HeroSectionStyles {
   padding?: string | number | boolean | null;
 }
 
-/** Those who got nothing, compared with all others since the start; the rates are of the event. */
+/** The contacts who were held out, compared with all others since the start; the rates count the event. */
 export interface HoldoutFigures {
   /** number of contacts who got the campaign or wait for it */
   recipients: number;
@@ -5958,7 +5958,7 @@ export interface SplitSectionStyles {
   padding?: string | number | boolean | null;
 }
 
-/** The test of a random split: counts, what they say, and the winner. */
+/** The test of a random split: counts, the conclusion, and the winner. */
 export interface SplitTestResult {
   /** `decided`: all take the winner */
   state: "decided" | "testing";

@@ -32,7 +32,7 @@ class Campaigns:
         """Create a campaign as a draft.
 
         The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires
-        `events:read`. So does `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to agents.
+        `events:read`. `local_time` requires `contacts:read`. Scope: `campaigns:write`. Open to agents.
         """
         result: types.Campaign = self._transport.call("POST", "/v1/my/campaigns", body=body)
         return result
@@ -150,7 +150,7 @@ class Campaigns:
         return result
 
     def get_send_times(self, id: int) -> types.SendTimes:
-        """Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
+        """Get the send times of a campaign with a local time, by time zone; nothing for other campaigns.
 
         It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`. Open to agents.
         """
@@ -158,7 +158,7 @@ class Campaigns:
         return result
 
     def get_experiment(self, id: int) -> types.ExperimentResult:
-        """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none.
+        """Get the figures of a campaign's A/B test or holdout, and the conclusion; 404 if it has none.
 
         Scope: `campaigns:read`. Open to agents.
         """
@@ -220,7 +220,7 @@ class AsyncCampaigns:
         """Create a campaign as a draft.
 
         The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires
-        `events:read`. So does `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to agents.
+        `events:read`. `local_time` requires `contacts:read`. Scope: `campaigns:write`. Open to agents.
         """
         result: types.Campaign = await self._transport.call("POST", "/v1/my/campaigns", body=body)
         return result
@@ -338,7 +338,7 @@ class AsyncCampaigns:
         return result
 
     async def get_send_times(self, id: int) -> types.SendTimes:
-        """Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
+        """Get the send times of a campaign with a local time, by time zone; nothing for other campaigns.
 
         It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`. Open to agents.
         """
@@ -346,7 +346,7 @@ class AsyncCampaigns:
         return result
 
     async def get_experiment(self, id: int) -> types.ExperimentResult:
-        """Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none.
+        """Get the figures of a campaign's A/B test or holdout, and the conclusion; 404 if it has none.
 
         Scope: `campaigns:read`. Open to agents.
         """

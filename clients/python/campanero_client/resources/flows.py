@@ -127,8 +127,7 @@ class Flows:
         return result
 
     def choose_winner(self, id: int, /, **body: Unpack[types.ChooseBranch]) -> types.SplitTestResult:
-        """Choose the branch of a random split that all contacts take who come to it from now on, or go on with the
-        test.
+        """Choose the branch of a random split that all contacts take from now on, or continue the test.
 
         Contacts in the flow keep their branch. Scope: `campaigns:send`.
         """
@@ -260,7 +259,8 @@ class Flows:
         return result
 
     def export_replay_csv(self, id: int) -> Download:
-        """Export who would have got what and when, as CSV. Also requires `contacts:read` and `events:read`.
+        """Export which contacts would have got which messages, and when, as CSV. Also requires `contacts:read` and
+        `events:read`.
 
         Scope: `flows:read`.
         """
@@ -379,8 +379,7 @@ class AsyncFlows:
         return result
 
     async def choose_winner(self, id: int, /, **body: Unpack[types.ChooseBranch]) -> types.SplitTestResult:
-        """Choose the branch of a random split that all contacts take who come to it from now on, or go on with the
-        test.
+        """Choose the branch of a random split that all contacts take from now on, or continue the test.
 
         Contacts in the flow keep their branch. Scope: `campaigns:send`.
         """
@@ -520,7 +519,8 @@ class AsyncFlows:
         return result
 
     def export_replay_csv(self, id: int) -> AsyncDownload:
-        """Export who would have got what and when, as CSV. Also requires `contacts:read` and `events:read`.
+        """Export which contacts would have got which messages, and when, as CSV. Also requires `contacts:read` and
+        `events:read`.
 
         Scope: `flows:read`.
         """

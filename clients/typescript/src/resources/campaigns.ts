@@ -23,8 +23,8 @@ export class Campaigns {
   /**
    * Create a campaign as a draft.
    *
-   * The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`. So
-   * does `local_time` require `contacts:read`. Scope: `campaigns:write`. Open to agents.
+   * The `event` of an A/B test or holdout requires `contacts:read` too, and `by_amount` requires `events:read`.
+   * `local_time` requires `contacts:read`. Scope: `campaigns:write`. Open to agents.
    */
   create(body: types.CampaignCreate, options: RequestOptions = {}): Promise<types.Campaign> {
     return this.#transport.call("POST", "/v1/my/campaigns", { body, ...options });
@@ -150,7 +150,7 @@ export class Campaigns {
   }
 
   /**
-   * Get when a campaign with a local time leaves in which time zone; nothing for other campaigns.
+   * Get the send times of a campaign with a local time, by time zone; nothing for other campaigns.
    *
    * It shows where contacts are, so it requires `contacts:read` too. Scope: `campaigns:read`. Open to agents.
    */
@@ -159,7 +159,7 @@ export class Campaigns {
   }
 
   /**
-   * Get the figures of a campaign's A/B test or holdout, and what they say; 404 if it has none.
+   * Get the figures of a campaign's A/B test or holdout, and the conclusion; 404 if it has none.
    *
    * Scope: `campaigns:read`. Open to agents.
    */

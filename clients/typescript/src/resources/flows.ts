@@ -132,7 +132,7 @@ export class Flows {
   }
 
   /**
-   * Choose the branch of a random split that all contacts take who come to it from now on, or go on with the test.
+   * Choose the branch of a random split that all contacts take from now on, or continue the test.
    *
    * Contacts in the flow keep their branch. Scope: `campaigns:send`.
    */
@@ -280,7 +280,8 @@ export class Flows {
   }
 
   /**
-   * Export who would have got what and when, as CSV. Also requires `contacts:read` and `events:read`.
+   * Export which contacts would have got which messages, and when, as CSV. Also requires `contacts:read` and
+   * `events:read`.
    *
    * Scope: `flows:read`.
    */
