@@ -127,7 +127,7 @@ async def cancel_replay(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("GET", "/flows/{id}/replay.csv", scope="flows:read", media="text/csv", user_scope=EXPORT_SCOPE)
 async def export_replay_csv(request: ApiRequest) -> ApiResponse:
-    """Export which contacts would have got which messages, and when, as CSV. Also requires `contacts:read` and `events:read`."""
+    """Export which contacts would have got which messages when, as CSV. Requires `contacts:read` and `events:read`."""
     _require_access(request)
     people = await fetch(replays.get_people, request.account_id, request.id)
     name = f"flow-{request.id}-replay.csv"

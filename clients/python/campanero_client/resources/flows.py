@@ -259,7 +259,7 @@ class Flows:
         return result
 
     def export_replay_csv(self, id: int) -> Download:
-        """Export which contacts would have got which messages, and when, as CSV. Also requires `contacts:read` and
+        """Export which contacts would have got which messages when, as CSV. Requires `contacts:read` and
         `events:read`.
 
         Scope: `flows:read`.
@@ -519,7 +519,7 @@ class AsyncFlows:
         return result
 
     def export_replay_csv(self, id: int) -> AsyncDownload:
-        """Export which contacts would have got which messages, and when, as CSV. Also requires `contacts:read` and
+        """Export which contacts would have got which messages when, as CSV. Requires `contacts:read` and
         `events:read`.
 
         Scope: `flows:read`.

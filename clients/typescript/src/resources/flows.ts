@@ -280,8 +280,7 @@ export class Flows {
   }
 
   /**
-   * Export which contacts would have got which messages, and when, as CSV. Also requires `contacts:read` and
-   * `events:read`.
+   * Export which contacts would have got which messages when, as CSV. Requires `contacts:read` and `events:read`.
    *
    * Scope: `flows:read`.
    */
