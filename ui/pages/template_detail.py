@@ -51,7 +51,14 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         created = await commit(partial(store.create, visit.account_id, body, user_id=visit.user.id, prepared=prepared))
     except errors.Invalid as error:
         return view.render(
-            request, "templates/form.html", 422, form=form.add_errors(error), row=None, sections=0, advice=[]
+            request,
+            "templates/form.html",
+            422,
+            form=form.add_errors(error),
+            row=None,
+            sections=0,
+            advice=[],
+            is_open_to_agents=False,
         )
     view.flash(request, gettext("Saved."))
     return view.redirect(request, f"/templates/{created.id}/edit")

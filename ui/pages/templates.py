@@ -82,7 +82,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def new(request: Request, visit: Visit) -> HTTPResponse:
     """Show the starters, a blank design and an upload; with `kind=html` the form for HTML."""
     if request.args.get("kind") == "html":
-        return view.render(request, "templates/form.html", form=Form(), row=None, sections=0, advice=[])
+        return view.render(
+            request, "templates/form.html", form=Form(), row=None, sections=0, advice=[], is_open_to_agents=False
+        )
     return await _render_new(request, visit, Form())
 
 
