@@ -24,7 +24,7 @@ UNSAYABLE = (
     "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is turned off",
     "must name either contacts or a segment", "is not allowed for this template: use `email`",
     "is for the other channel", "must not be your own user", "would leave the account without an owner",
-    "has no email address",
+    "has no email address", "is not a web address",
     "has no phone number", "does not happen to an email", "does not happen to an SMS",
     "only a manual suppression may expire", "only a START from the number lifts this",
     "cannot be changed: make another template", "must match the Idempotency-Key header",
@@ -44,8 +44,10 @@ UNSAYABLE = (
     "the campaign has times of its own",
     "must have only ASCII characters before the @", "is too long (maximum is 50 recipients)",
 )  # fmt: skip
-# Fields with names from a registry: of time zones, of flow starters, of the scopes of agents and others
-REGISTERED = ("time_zone", "starter", "scope")
+# The error of an alias whose value differs from that of its field
+ALIAS = re.compile(r"must be the same as [\w.]+, or absent")
+# Fields with names from a registry: of time zones, of flow starters, of the scopes of agents, of roles and others
+REGISTERED = ("time_zone", "starter", "scope", "scopes", "role", "replacement")
 # Fields that contain a document with its own validation: filters, steps, designs, headers, files
 INSIDE = re.compile(
     r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment|utm|responses|repeat|changes)\b"
@@ -150,6 +152,6 @@ def valid_requests_succeed(context: CheckContext, response: Response, case: Case
     assert body["validation_errors"], "a 422 names what is wrong"
     for name, messages in body["validation_errors"].items() if "reason" not in body else ():
         for message in messages:
-            known = message in UNSAYABLE or name in REGISTERED or INSIDE.match(name)
+            known = message in UNSAYABLE or name in REGISTERED or INSIDE.match(name) or ALIAS.fullmatch(message)
             assert known, f"the document does not say that {name} {message}"
     return None
