@@ -243,7 +243,7 @@ def test_overlong_lines_are_truncated(tmp_path: Path) -> None:
     assert isinstance(lines[1], record_reader.OverlongLine)
 
 
-@pytest.mark.parametrize("signature", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
+@pytest.mark.parametrize("signature", [b"PK\x03\x04[Content_Types].xml", b"\xd0\xcf\x11\xe0"])
 def test_an_excel_workbook_is_rejected(tmp_path: Path, signature: bytes) -> None:
     """The error says to save the file as CSV."""
     path = tmp_path / "people.xlsx"

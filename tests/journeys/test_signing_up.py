@@ -107,10 +107,10 @@ def test_a_form_in_one_language(server: Server) -> None:
     assert client.patch(f"/forms/{form['id']}", {"language": None}).expect(200)["language"] is None
 
 
-@pytest.mark.parametrize(("address", "suggestion"), [("ann@gmail.con", "gmail.com"), ("ann@example.org", None)])
+@pytest.mark.parametrize(("address", "suggestion"), [("typo@gmail.con", "gmail.com"), ("typo@example.org", None)])
 def test_a_typo_in_the_domain_is_accepted_and_named(server: Server, address: str, suggestion: str | None) -> None:
-    """A sign-up with ann@gmail.con is accepted, and the page of thanks asks for gmail.com, with a way back."""
-    form = create_form(server, f"Slip of {address}")
+    """A sign-up with typo@gmail.con is accepted, and the page of thanks asks for gmail.com, with a way back."""
+    form = create_form(server, f"Typo of {address}")
     path = f"/f/{form['public_key']}"
     thanks = request_as_visitor(server, "POST", path, {"email": address})
     assert thanks.status == 200 and "Almost done" in thanks.text

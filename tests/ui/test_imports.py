@@ -231,7 +231,8 @@ def test_repeated_and_hostile_imports(user: ScriptlessBrowser, api: Client, tmp_
     for action in ("apply", "discard", "stop"):
         assert user.submit(f"{page.path}/{action}").status in (303, 422), action
     assert len(api.get("/contacts", search="odd@").json) == 1
-    for name, content in (("a.csv", b"\x00\xff\xfe\x00" * 50), ("b.xlsx", b"PK\x03\x04" + bytes(300)), ("c.csv", b"")):
+    workbook = b"PK\x03\x04[Content_Types].xml" + bytes(300)
+    for name, content in (("a.csv", b"\x00\xff\xfe\x00" * 50), ("b.xlsx", workbook), ("c.csv", b"")):
         (tmp_path / name).write_bytes(content)
         page = at_columns(user, tmp_path / name)
         assert page.all("#f-file-err, #columns"), name

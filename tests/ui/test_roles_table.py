@@ -35,7 +35,7 @@ FORMS = {
         /contacts/imports/*/columns/*/type /contacts/imports/*/numbers
         /contacts/imports/*/dates /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo
         /contacts/suppressions
-        /contacts/suppressions/*/lift /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
+        /contacts/suppressions/*/lift /contacts/typo /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
         /flows/*/discard /flows/*/replay /flows/*/replay/cancel
         /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
         /flows/*/steps/*/remove /flows/*/steps/*/template /flows/*/trigger /flows/*/try /flows/*/try/forget
@@ -46,7 +46,7 @@ FORMS = {
         /settings/content/apply /settings/content/check
         /templates /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
         /templates/*/label /templates/*/presence /templates/*/redo /templates/*/restore /templates/*/save
-        /templates/*/basics /templates/*/sections
+        /templates/*/basics /templates/*/sections /templates/*/take-over
         /templates/*/sections/* /templates/*/sections/*/audience /templates/*/sections/*/duplicate
         /templates/*/sections/*/items /templates/*/sections/*/move /templates/*/sections/*/remove /templates/*/test
         /templates/*/theme /templates/*/translations /templates/*/translations/*
