@@ -48,9 +48,9 @@ UNSAYABLE = (
 ALIAS = re.compile(r"must be the same as [\w.]+, or absent")
 # Fields with names from a registry: of time zones, of flow starters, of the scopes of agents, of roles and others
 REGISTERED = ("time_zone", "starter", "scope", "scopes", "role", "replacement")
-# Fields that contain a document with its own validation: filters, steps, designs, headers, files
+# Fields that contain a document with its own validation: filters, steps, designs, headers, files, translated texts
 INSIDE = re.compile(
-    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment|utm|responses|repeat|changes)\b"
+    r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data|headers|attachments|experiment|utm|responses|repeat|changes|texts)\b"
 )
 PAGE_SIZES = ("limit", "per_page", "per")
 _contracts: dict[int, Contract] = {}
