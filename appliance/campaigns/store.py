@@ -196,10 +196,7 @@ _STATUSES = ("draft", "active", "paused", "completed")
 
 
 def _rate_of(column: Any) -> Any:
-    """Return SQL for the share of a campaign's delivered messages whose `column` has a time.
-
-    It is null if none was delivered.
-    """
+    """Return SQL for the share of a campaign's delivered messages with a time in `column`; null without any."""
     engaged = Message.select(fn.count(SQL("*"))).where(Message.campaign == Campaign.id, column.is_null(False))
     return fn.coalesce(engaged, 0) * 1.0 / fn.nullif(Campaign.sent_count - Campaign.bounced_count, 0)
 
@@ -509,8 +506,7 @@ _UNCOPIED_TRIGGER_DATA = ("confirm_send_to_all",)
 def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = None) -> Campaign:
     """Create a draft with the content, audience, test and settings of a campaign, but not its scheduled time.
 
-    Settings are channel, tracking, UTM parameters and data. The default `name` is the original name with "(copy)"
-    appended. Raises NotFound.
+    Settings are channel, tracking, UTM parameters and data. `name` is by default "… (copy)". Raises NotFound.
     """
     require_write_transaction()
     original = get(account_id, campaign_id)

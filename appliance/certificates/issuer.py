@@ -150,7 +150,7 @@ class CertificateIssuer:
                 self._serve_hosts(states)
 
     def _serve_hosts(self, states: dict[str, State]) -> None:
-        """Let the web listener serve the certificates of the hosts.
+        """Make the web listener serve the certificates of the hosts.
 
         An expired one is served too, because the certificate of another host would not be better for a browser.
         """

@@ -1,7 +1,7 @@
 """Find typos in the domain of an email address, such as gmail.con, by the domains of the large mailbox providers.
 
-A suggestion is only shown: whoever typed the address may be right. So it is one change away from a well-known domain (a
-letter that is missing, too many, wrong, or swapped with the next), and domains that exist beside one are left out.
+A suggestion is only shown, because the typed address may be right. The domain is one change away from a well-known one
+(a letter is missing, too many, wrong, or swapped with the next). Other providers' domains get no suggestion.
 """
 
 import string

@@ -190,7 +190,7 @@ def end_costly_runs(flow_id: int, contact_id: int, event: str) -> None:
 
 
 def start_catch_up(flow_id: int) -> None:
-    """Let `catch_up` search for events that the waiting runs of a flow missed while the flow was not active."""
+    """Make `catch_up` search for events that the waiting runs of a flow missed while the flow was not active."""
     require_write_transaction()
     if rows(_SELECT_WAITS, (flow_id,)):
         run("UPDATE flow SET waits_checked = ? WHERE id = ?", (json.dumps([clock.now_ms(), 0]), flow_id))

@@ -198,7 +198,7 @@ def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str
 
 
 def restart_listening(flow_id: int) -> None:
-    """Let a flow be started only by events after this transaction, and by dates that become due after it."""
+    """Allow a flow to be started only by events after this transaction, and by dates that become due after it."""
     require_write_transaction()
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))

@@ -75,7 +75,7 @@ class _Connection(asyncio.Protocol):
         """Wait for the head of a request.
 
         If the client has too many open connections, the new connection is closed. If there are too many in all, the
-        oldest is closed, so that nobody can keep others out.
+        oldest is closed, so that one client cannot keep others out.
         """
         self._transport = cast(asyncio.Transport, transport)
         self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_SECONDS, self._transport.abort)

@@ -209,25 +209,20 @@ class StagingFile:
 
         Each is (line, address, "").
         """
-        condition = (
-            "FROM person WHERE kind = 'email' AND first IS NULL "
-            "AND substr(key, 1, instr(key, '@') - 1) IN (SELECT value FROM json_each(:names))"
-        )
-        params = {"names": json.dumps(sorted(names))}
-        return self._count_and_fetch(
-            f"SELECT count(*) {condition}", f"SELECT line, value, '' {condition}", limit, params
-        )
+        return self._fetch_by_part("substr(key, 1, instr(key, '@') - 1)", names, limit)
 
     def fetch_by_domain(self, domains: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         """Return the number of distinct email addresses whose domain is in `domains`, and up to `limit` of them.
 
         Each is (line, address, "").
         """
+        return self._fetch_by_part("substr(key, instr(key, '@') + 1)", domains, limit)
+
+    def _fetch_by_part(self, part: str, values: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
         condition = (
-            "FROM person WHERE kind = 'email' AND first IS NULL "
-            "AND substr(key, instr(key, '@') + 1) IN (SELECT value FROM json_each(:domains))"
+            f"FROM person WHERE kind = 'email' AND first IS NULL AND {part} IN (SELECT value FROM json_each(:values))"
         )
-        params = {"domains": json.dumps(list(domains))}
+        params = {"values": json.dumps(sorted(values))}
         return self._count_and_fetch(
             f"SELECT count(*) {condition}", f"SELECT line, value, '' {condition}", limit, params
         )

@@ -84,7 +84,7 @@ async def _render_proposal(
     review = await scan(proposals.review, visit.account_id, proposal_id, visit.actor)
     kind, checklist = BY_NAME[row.kind], None
     if row.state == "open" and row.kind == "send_campaign" and review.version:
-        # The agent may have put what it has read into a link, which nobody has decided about yet.
+        # The agent may have put what it has read into a link, which is not approved yet.
         check = partial(preflight.run_preflight, can_check_links=False)
         result = await render_preview(check, visit.account_id, row.subject_id, visit.actor)
         # Who approves the proposal confirms a send to all contacts, whose number the page shows.
@@ -120,7 +120,7 @@ async def show_preview(request: Request, visit: Visit, proposal_id: int) -> HTTP
     """Show an email of a proposal, with sample values, as a document for a frame.
 
     `n` is its place in the proposal, from 1, and `side` is `before` or `after`. Images of other servers are not loaded:
-    an agent may have put what it has read into their addresses, and nobody has decided about them yet.
+    an agent may have put what it has read into their addresses, and they are not approved yet.
     """
     number, side = parse_int(request.args.get("n")), request.args.get("side")
     emails = await scan(proposals.list_emails, visit.account_id, proposal_id, visit.actor)

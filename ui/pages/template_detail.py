@@ -134,7 +134,7 @@ def describe_conflict(error: errors.Conflict) -> str:
 @pages.post("/<template_id:int>/take-over")
 @signed_in("templates:write")
 async def take_over(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Take a template over from its agent, as the page showed it."""
+    """Hand an agent's template to the team, in the version that the page showed."""
     seen_revision = parse_int(Form.from_request(request)["revision"], 0)
     try:
         await commit(store.take_over, visit.account_id, template_id, seen_revision)

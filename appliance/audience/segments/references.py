@@ -54,7 +54,7 @@ def find_design_references(account_id: int, design: Any) -> set[tuple[str, int]]
 def find_named_segments(account_id: int, value: Any) -> set[tuple[str, int]]:
     """Return (`segment`, id) of all segments whose id is anywhere in a JSON value, as a number or as a text.
 
-    A number that means something else counts too: it costs nobody more than another look at a proposal.
+    A number that means something else counts too, which at most makes a user review a proposal again.
     """
     numbers: set[int] = set()
     pending = [value]

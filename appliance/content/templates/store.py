@@ -208,7 +208,7 @@ def is_open_to_agents(template: Template) -> bool:
 
 
 def take_over(account_id: int, template_id: int, revision: int | None = None) -> Template:
-    """Take a template over from the agent that made it: agents then propose its changes, and programs may send it.
+    """Hand an agent's template to the team: agents then propose its changes, and programs may send it.
 
     Raises NotFound, and Conflict if it is not at the `revision` that the user has seen.
     """

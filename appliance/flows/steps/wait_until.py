@@ -134,7 +134,7 @@ class WaitUntil(StepKind):
         return []
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Let each run that has just arrived wait, and let those that have waited continue, with their branch.
+        """Make each run that has just arrived wait, and those that have waited continue, with their branch.
 
         The time is computed on arrival, from the contact's zone and date at that time.
         """

@@ -2,8 +2,8 @@
 
 A backup is a gzipped tar. `campanero-backup.json` comes first, so that the start of the file identifies a backup;
 `SHA256SUMS` and its signature come last, so that a truncated file is recognized. The signature is made with the
-installation's key, which is not stored with the backups. Without the key, nobody can change a backup so that it is
-still accepted. A backup that contains a file whose name `is_member_name` does not allow is rejected.
+installation's key, which is not stored with the backups. Without the key, an attacker cannot change a backup so that it
+is still accepted. A backup that contains a file whose name `is_member_name` does not allow is rejected.
 """
 
 import errno

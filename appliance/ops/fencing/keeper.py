@@ -162,7 +162,7 @@ class LeaseKeeper:
         return self._write(records.make_first(self._node, self._seconds), None)
 
     def _take(self, fetched: FetchedLease) -> None:
-        """Take the lease that names this machine: after its release, or if it was not renewed for its duration."""
+        """Acquire the lease that names this machine: after its release, or if it was not renewed for its duration."""
         record = fetched.record
         if not record.is_released and not self._has_watched(fetched.etag, record.seconds):
             return send_lease.lose(_WAITING % record.seconds)

@@ -84,7 +84,7 @@ def has_all_blocks(lease: LeaseRecord, heartbeat_ms: int) -> bool:
     """Return whether a lease names all blocks of which messages may have been sent since the heartbeat of a copy.
 
     A lease that is much later than the heartbeat does not, because old blocks were removed from it. A lease that ended
-    before the heartbeat may not be the last one: somebody may have put an earlier object in its place.
+    before the heartbeat may not be the last one: an earlier object may have been put in its place.
     """
     behind = lease.renewed_at - heartbeat_ms
     return -2 * lease.seconds * 1000 < behind < lease.kept_seconds * 1000

@@ -93,7 +93,7 @@ def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
 
 
 def take_back(directory: Path, report: Report) -> int:
-    """Take the lease for a machine that has the current data but not the lease, and return the epoch.
+    """Claim the lease for a machine that has the current data but not the lease, and return the epoch.
 
     Call it while the service is stopped, if the operator has decided that the other machine has no newer data that
     matters. Raises StandbyFailed.

@@ -460,7 +460,7 @@ def record_and_claim(new_outcomes: list[Outcome], candidates: list[LedgerRow], p
     """Record the outcomes of the sender and claim its next messages; return the ids of the claimed ones.
 
     The caller must not send a message whose id is not returned. Consent and suppressions are checked as messages are
-    claimed, so that an opt-out takes effect on queued messages, too (P4). Accepted emails and claims that
+    claimed, so that an opt-out also takes effect on queued messages (P4). Accepted emails and claims that
     are certainly allowed (`_SURELY_ALLOWED`) are logged; all others are recorded and claimed in the ledger. A message
     that was sent before a restore is not claimed.
     """

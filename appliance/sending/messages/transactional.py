@@ -326,7 +326,7 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
         faults.add("template_id", gettext("is for the other channel"))
         return None
     elif templates.is_open_to_agents(template):
-        # What is sent would be what the agent wrote a moment ago, which nobody has seen.
+        # The agent may have changed it a moment ago, so no user has seen what would be sent.
         faults.add("template_id", gettext(_MADE_BY_AGENT))
     return template
 
