@@ -171,6 +171,7 @@ def test_pause_stop_file_opt_out_and_sigterm(kiosk: Bakery) -> None:
     opted_out = next(row for row in api.all("/messages", campaign_id=campaign_id) if row["status"] == "queued")
     api.patch(f"/contacts/{opted_out['contact_id']}", {"subscribed_phone": False}).expect(200)
     (server.data / "STOP").touch()
+    time.sleep(0.2)  # the sender checks the file every 50 ms, the status at each request
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 30)
     api.post(f"{path}/resume").expect(200)
     time.sleep(1.2)  # there is no event to wait for if nothing happens
