@@ -1,7 +1,7 @@
 """Sign-in with a passkey, alone or after the password, and what adding and removing passkeys changes for a user.
 
 A passkey counts as two factors if it verified the user, by PIN, fingerprint or face: something that the user has, and
-something that the user knows or is. So it signs in alone, without a code (docs/decisions.md#36).
+something that the user knows or is. So it is enough for a sign-in, without a code (docs/decisions.md#36).
 """
 
 import asyncio
@@ -103,8 +103,8 @@ def add(user_id: int, new: NewPasskey, name: str, session_id: int, by: Actor) ->
 def remove(user_id: int, passkey_id: int, session_id: int | None, by: Actor) -> User:
     """Remove a passkey, and end all sessions of the user except `session_id`, because it may have begun some of them.
 
-    Without a second factor the recovery codes are deleted, too, and the password signs in alone. Raises NotFound, and
-    Invalid for the last way to sign in. The caller must have verified the user's identity.
+    If no second factor is left, the recovery codes are deleted, too, and the password is enough for a sign-in. Raises
+    NotFound, and Invalid for the last way to sign in. The caller must have verified the user's identity.
     """
     require_write_transaction()
     user, passkey = User.get_by_id(user_id), passkeys.get(user_id, passkey_id)

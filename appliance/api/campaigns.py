@@ -237,8 +237,8 @@ def _require_event_access(request: ApiRequest, stored: Setup | None = None) -> N
     """Raise a 403 error if the credential lacks the scope that the new event of a test requires.
 
     The figures of a test show how many contacts of the audience have its event, and with `by_amount` their amounts. A
-    key that chooses the event and the audience could read them for any contact (T45 in docs/threats.md). What the test
-    counts already is not new.
+    key that chooses the event and the audience could read them for any contact (T45 in docs/threats.md). The event that
+    the test counts already is not new.
     """
     new = request.body.experiment
     if not isinstance(new, ExperimentWrite):

@@ -375,7 +375,7 @@ _list_cache: CostAwareCache[dict[int, "ListResults"]] = CostAwareCache(min_age_s
 class ListResults(NamedTuple):
     """The results of a campaign in a list: messages sent, those that did not bounce, and people who opened and clicked.
 
-    `delivered` is the number of SMS that are reported as delivered.
+    `delivered` is the number of SMS that are reported as delivered, 0 for emails.
     """
 
     sent: int

@@ -75,7 +75,7 @@ def advise_test(case: PreflightInput, sendable: int) -> Iterator[Finding]:
 
 
 def _list_alike(setup: Setup) -> list[int]:
-    """Return the numbers of the variants with the content and the time of the first one."""
+    """Return the numbers of the variants that have the same content and send time as the first variant."""
     first = setup.variants[0]
     return [
         variant.number

@@ -326,11 +326,10 @@ class _Certificate:
             raise AcmeError("unauthorized", f"{authorization.name}: {reason}")
 
     def _choose(self, authorization: Authorization, attempt: int) -> Challenge:
-        """Return the challenge to answer, of the other kind at each attempt if both listeners can answer.
+        """Return the challenge to answer; its kind alternates between attempts if both listeners can answer.
 
         If no listener can, it is an HTTP-01 challenge, because a proxy may forward the CA's request to the web
-        interface. Raises AcmeError if the CA offers no suitable challenge. Raises AcmeError if the CA offers no
-        suitable challenge.
+        interface. Raises AcmeError if the CA offers no suitable challenge.
         """
         kinds = [
             kind for kind, can_answer in zip((HTTP_01, TLS_ALPN_01), self._tools.listeners, strict=True) if can_answer

@@ -59,8 +59,8 @@ _SET_LAST_STEP = "UPDATE run SET action_id = ? WHERE id = ?"
 class StepExecutor:
     """Executes runs of one version of a flow, until each waits or has ended.
 
-    Call `execute` once, then `save` in the same transaction. `ends_costly` means that a run that is alone at a step
-    ends if the conditions of the step cost too much for it.
+    Call `execute` once, then `save` in the same transaction. With `ends_costly`, a run ends at a step whose conditions
+    cost too much for this run, if no other run is evaluated together with it.
     """
 
     def __init__(

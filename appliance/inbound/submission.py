@@ -370,8 +370,7 @@ class SubmissionHandler:
     ) -> str:
         """Accept a recipient, or return the reply that refuses it.
 
-        Refused are suppressed and invalid addresses, more than `MAX_RECIPIENTS`, and recipients above the key's hourly
-        limit.
+        A suppressed or invalid address is refused, as are recipients beyond `MAX_RECIPIENTS` or the key's hourly limit.
         """
         if len(envelope.recipients) >= MAX_RECIPIENTS:
             return "452 4.5.3 Too many recipients"

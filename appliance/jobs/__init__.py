@@ -421,7 +421,7 @@ class Jobs:
 
     @staticmethod
     def _check_storage() -> None:
-        """Measure the storage and checkpoint the database. Raises Unavailable if the database cannot be written.
+        """Measure the free disk space and checkpoint the database. Raises Unavailable if the database is not writable.
 
         If the last write failed, one row is written first, so that sending resumes even if nothing else is written.
         """

@@ -352,8 +352,8 @@ def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNam
     """Merge a posted form with the form of the stored values.
 
     Parts that the user did not change take over the stored value; parts that both users changed are added to
-    `form.conflicts`. `known_names` maps keys of parts to names by id, for the texts of conflicts. A form without `seen`
-    is not merged.
+    `form.conflicts`. `known_names` maps keys of parts to names by id, for the texts of conflicts. A form without the
+    field `seen` (see the docstring of this module) is not merged.
     """
     digests = parts.digests(stored)
     form.stored_digests, form.labels = digests, {**parts.field_labels(), **form.labels}

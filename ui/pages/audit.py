@@ -318,8 +318,8 @@ def _numbered_label(kind: str, number: str) -> str:
 def format_details(data: dict[str, Any], names: dict[str, str]) -> str:
     """Return the details of an entry on one line, as `name: value` pairs.
 
-    Left out are empty lists, what only programs need, and the name of the subject, which `subject_name` returns.
-    `names` maps actors to names, as in `actor_label`.
+    Empty lists, values that only programs need, and the name of the subject, which `subject_name` returns, are left
+    out. `names` maps actors to names, as in `actor_label`.
     """
     is_session = "session_id" in data
     pairs = [

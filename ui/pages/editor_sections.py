@@ -203,9 +203,10 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
 @pages.post("/<template_id:int>/presence", name="presence")
 @signed_in("templates:write")
 async def update_presence(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Record that the user has the email open, or with `gone` has closed it; show other users and their changes.
+    """Record that the user has the email open, and show the other users who have it open and their changes.
 
-    The changes are those since the revision that the form contains.
+    If the form has the field `gone`, the user has closed the email, and nothing is shown. The changes are those since
+    the revision that the form contains.
     """
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, template_id)

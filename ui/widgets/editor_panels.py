@@ -446,7 +446,7 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
             sum(len(option_label) + 2 for _, option_label in field.options) <= _MAX_SEGMENTED_CHARACTERS
         )
     elif prop.options:
-        # The text names a platform, so far: `social` is the only section with such a text.
+        # The text is the name of a platform, because `social` is the only section with such a text.
         field.kind, field.is_plain = "choice", True
         field.value = social.find_platform(field.value) or field.value
         field.options = [("", gettext("Detect from the link")), *_platform_options(field.value)]
@@ -473,7 +473,10 @@ def _name_option(name: str, option: str) -> str:
 
 
 def _platform_options(value: str) -> list[tuple[str, str]]:
-    """Return the platforms with an icon, sorted by name, and the value of a design that is none of them."""
+    """Return the platforms that have an icon, as (value, label) sorted by label.
+
+    A `value` that is no known platform follows them, so that the form keeps it.
+    """
     names = {key: gettext(platform.name) for key, platform in social.PLATFORMS.items()}
     options = sorted(((key, names[key]) for key in social.OFFERED), key=lambda option: fold(option[1]))
     return [*options, (value, value)] if value and value not in names else options

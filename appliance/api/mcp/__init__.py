@@ -120,8 +120,7 @@ async def _answer_batch(caller: Caller, messages: list[Any]) -> _Answer:
     """Return the answers to the messages of a batch, one after the other.
 
     The credential is checked before each message: if the key was revoked, or all agents were stopped, the rest of the
-    batch is refused. Raises RpcError if the revision has no batches, or the batch is empty or too long. Raises RpcError
-    if the revision has no batches, or the batch is empty or too long.
+    batch is refused. Raises RpcError if the revision has no batches, or the batch is empty or too long.
     """
     if not protocol.is_batch_allowed(caller.request):
         raise RpcError(INVALID_REQUEST, "This revision has no batches; send each message by itself.")

@@ -241,7 +241,7 @@ def _list_sentences(cuts: dict[str, str]) -> list[str]:
 
 
 class _TooLong(Exception):
-    """What is left of a value is longer than a result."""
+    """A value is longer than a result may be, even after it was cut."""
 
 
 class _Cutter:

@@ -36,7 +36,10 @@ def require_allowed(value: Any) -> None:
 
 
 def has_personal_filter(value: Any) -> bool:
-    """Return whether JSON has, at any depth, a filter on names, addresses or parts of custom data, or such a split."""
+    """Return whether JSON has, at any depth, a filter on personal data, or a split by a name or address.
+
+    A filter on a part or bound of custom data that is masked counts, too.
+    """
     if isinstance(value, list):
         return any(has_personal_filter(item) for item in value)
     if not isinstance(value, dict):

@@ -73,8 +73,8 @@ _DEFAULT_INTERVAL_SECONDS = 86_400
 def prune_backups(directory: Path, settings: schema.Backup) -> int:
     """Delete surplus scheduled backups, and return how many were deleted.
 
-    Kept are the newest backup, and the first backup of each of the last `settings.keep` intervals that have one. So
-    backups on request do not replace those of earlier days, however many there are.
+    The newest backup is not deleted, nor is the first backup of each of the last `settings.keep` intervals that have
+    one. So backups on request do not replace those of earlier days, however many there are.
     """
     interval_ms = (config.parse_seconds(settings.every) or _DEFAULT_INTERVAL_SECONDS) * 1000
     backups = [backup for backup in list_backups(directory) if backup.is_scheduled]

@@ -54,10 +54,11 @@ class PlaceholderNames:
 
 
 class _Automaton(NamedTuple):
-    """An automaton that reads a text from its end (Aho and Corasick, 1975), so that it finds where names begin.
+    """An automaton that finds names in a text (Aho and Corasick, 1975).
 
-    For each state: the states that follow by character, the state to go on with if none does, and the length of the
-    longest name that begins at the last character read, 0 for none.
+    It reads the text from its end, so that it finds where names begin. Each list has one entry for each state:
+    `following` maps the next character to the next state, `fallbacks` is the state to continue with if no character
+    matches, and `lengths` is the length of the longest name that begins at the last character read (0 for none).
     """
 
     following: list[dict[str, int]]

@@ -220,7 +220,7 @@ class EmailRateLimits(RateLimits):
         return limiter
 
     def _list_names(self, row: LedgerRow) -> tuple[str, ...]:
-        """Return the names of the limits by which a row is held back: of its transport, groups and sending domain."""
+        """Return the names of the limits that apply to a row: of its transport, recipient groups and sending domain."""
         groups = mx_routes.get_group_names(row.provider, row.recipient_key or "")
         if self._senders and row.sender is not None and row.provider in self._providers:
             groups = (*groups, self.get_sender_limit_name(row.sender))

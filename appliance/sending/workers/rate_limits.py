@@ -349,17 +349,18 @@ class RateLimits(ABC):
         return (*paused, *self.get_throttled_providers())
 
     def list_unavailable(self, paused: Collection[str]) -> Collection[str]:
-        """Return the providers that can take no message now; `paused` are unavailable by the circuit breaker.
+        """Return the providers that can take no message now.
 
-        Messages that were rendered for them are dropped and read again.
+        `paused` is the result of `get_unavailable_providers` of the circuit breaker. Messages that were rendered for
+        these providers leave the ready queue and are read again.
         """
         return paused
 
     def get_room(self, waiting: Mapping[str, int], _unavailable: Collection[str] = ()) -> dict[str, int]:
         """Return the number of further messages of each limited group to render, by group name.
 
-        `waiting` maps the name of a limit to the number of rendered messages that wait for it. `_unavailable` are the
-        providers that are unavailable to the circuit breaker, for channels with limits of providers.
+        `waiting` maps the name of a limit to the number of rendered messages that wait for it. `_unavailable` is the
+        result of `get_unavailable_providers` of the circuit breaker, for channels whose providers have limits.
         """
         now = clock.monotonic()
         room: dict[str, int] = {}

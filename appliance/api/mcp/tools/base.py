@@ -57,7 +57,7 @@ class ToolResult(NamedTuple):
 class ToolCall:
     """One call of a tool.
 
-    Its methods call the API and return JSON without hidden characters, masked if the caller wants it.
+    Its methods call the API and return JSON without hidden characters. With `is_masked`, personal data in it is masked.
     """
 
     def __init__(self, request: Request, credential: Credential, is_masked: bool) -> None:
@@ -97,9 +97,9 @@ class ToolCall:
         return reply
 
     async def get_unmasked(self, path: str) -> Any:
-        """Return the JSON of a GET request as it is, for a further call only: no result may show it. Raises ToolFailed.
+        """Return the JSON of a GET request unchanged, to send it to the API again. Raises ToolFailed.
 
-        What is masked or cut would render in another way.
+        Masked or shortened values would change what the API renders. No result may contain this JSON.
         """
         reply = await call_api(self._request, self.credential, ApiCall("GET", path))
         if reply.is_error:
