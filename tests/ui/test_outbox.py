@@ -61,7 +61,7 @@ def test_cancelling_a_queued_message(fresh_server: FreshServer) -> None:
     assert HtmlPage(user, "/").has("#queue-state", "Sending is stopped · 1 queued")
     page = HtmlPage(user, "/outbox")
     assert len(page.all(".banner", "a slip in the footer")) == 1
-    assert page.texts("#standing") == ["1 message is queued until sending resumes."]
+    assert page.texts("#queue-status") == ["1 message is queued until sending resumes."]
     page = page.follow("one@example.org").press("Cancel message")
     assert "Message cancelled. It will not be sent." in page.text
     api.patch("/account", {"sending_stopped": False}).expect(200)

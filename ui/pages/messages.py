@@ -79,13 +79,13 @@ async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
         delivery_status.list_outbox, visit.account_id, cast(Any, state), page, 50, counts[cast(Any, state)]
     )
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in rows.rows if row.contact_id})
-    standing = await fetch(delivery_status.read_summary, visit.account_id)
+    queue_summary = await fetch(delivery_status.read_summary, visit.account_id)
     return view.render(
         request, "outbox/index.html", counts=counts, state=state, page=rows, contacts_by_id=contacts_by_id,
         states={
             key: (pgettext("messages", label), *map(gettext, texts)) for key, (label, *texts) in OUTBOX_STATES.items()
         },
-        queue_summary=standing, may_send=_can_send(visit), moving=standing.state == "busy",
+        queue_summary=queue_summary, may_send=_can_send(visit), moving=queue_summary.state == "busy",
     )  # fmt: skip
 
 
