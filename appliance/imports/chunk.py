@@ -109,10 +109,10 @@ class _Repetitions:
         because an undo deletes the address. Later rows and imports need this evidence
         (`contact_rows.find_refused_addresses`).
         """
-        standing = channel.standing
-        if self._dry or channel.is_repeated or standing.subscribed or standing.opt_out_at is None:
+        consent = channel.consent
+        if self._dry or channel.is_repeated or consent.subscribed or consent.opt_out_at is None:
             return
-        is_new = standing[:3] != channel.original[:3]
+        is_new = consent[:3] != channel.original[:3]
         if is_new or row_writer.has_recorded(self._plan, channel.contact_id, hashed, "opt_out"):
             return
         channel.is_repeated = True
@@ -139,8 +139,8 @@ class Chunk:
 
     `memory` is given for a dry run, and has the effects of the previous chunks; a dry run writes nothing and may run on
     any thread. Without `memory`, call the constructor in a write transaction. `people` are the rows of the chunk
-    without the plain people; these are `inserted` already (`row_writer.insert_plain_people`), and are only added to the
-    lists here.
+    that were not inserted in bulk. The contacts of the others are `inserted` (`row_writer.insert_in_bulk`); they are
+    only added to the lists here.
 
     Attributes: `outcomes` has one Outcome for each of `people`; `before` has the snapshot for an undo; `warned` is the
     number of created or updated lines with warnings.
@@ -187,21 +187,21 @@ class Chunk:
         deciding = max((channel for key, channel in addresses if key[0] == kind), key=_status_rank)
         state = self._describe_address(contact_id, kind, deciding)
         gets_sms = kind == "email" and any(
-            other_kind == "phone" and channel.standing.subscribed and channel.standing.suppression is None
+            other_kind == "phone" and channel.consent.subscribed and channel.consent.suppression is None
             for (other_kind, _), channel in addresses
         )
         return f"{state}+sms" if gets_sms else state
 
     def _describe_address(self, contact_id: int, kind: str, channel: ChannelState) -> str:
-        if channel.standing.suppression is not None:
-            return f"suppressed:{channel.standing.suppression}"
-        if channel.standing.subscribed:
+        if channel.consent.suppression is not None:
+            return f"suppressed:{channel.consent.suppression}"
+        if channel.consent.subscribed:
             return "subscribed" if kind == "email" else "subscribed:phone"
         return f"unsubscribed:{self._unsubscribed_reason(contact_id, kind, channel)}"
 
     def _unsubscribed_reason(self, contact_id: int, kind: str, channel: ChannelState) -> str:
         file_consent = self._file_consents.get(contact_id)
-        if channel.standing.opted_out_by is not None:
+        if channel.consent.opted_out_by is not None:
             # The opt-out of an earlier row stays although a later row of the contact says yes.
             is_of_file = file_consent in ("out", "no", "off") or channel.original.opted_out_by is None
             return "file" if is_of_file else "before"
@@ -329,12 +329,12 @@ class Chunk:
                 self._repetitions.record_suppression(contact_id, key[0], hashed, address.suppression)
             else:
                 self._suppress(contact_id, key, hashed, address.value, address.suppression)
-        standing = channel.standing._replace(
+        consent = channel.consent._replace(
             suppression=contact_rows.gravest_reason(self.existing.get_suppression_reasons(key[0], hashed))
         )
         opt_in = self.plan.opt_in if address.kind == "email" else self.plan.opt_in_phone
         decision = contact_rows.decide_consent(
-            self.now, standing, address.state, opt_in, (address.opt_in_at, address.opt_out_at),
+            self.now, consent, address.state, opt_in, (address.opt_in_at, address.opt_out_at),
             channel.is_refused and address.consent != "in",
         )  # fmt: skip
         if decision.act == "opt_out":
@@ -345,14 +345,14 @@ class Chunk:
             by = "operator" if address.state in ("no", "off") else "recipient"
             self._repetitions.record_opt_out(channel, key[0], hashed, by, self._opt_out_note(line))
         if decision.act is not None or address.state in ("no", "off"):
-            channel.is_refused = decision.standing.opted_out_by == "operator"
+            channel.is_refused = decision.consent.opted_out_by == "operator"
         if decision.act == "opt_in" and (key[0], hashed) in self.existing.opt_outs:
             by, opted_out_at = self.existing.opt_outs.pop((key[0], hashed))
             self.rows.delete_opt_out((self.plan.account_id, key[0], hashed))
             self.before.record_lifted_opt_out(key[0], hashed, by, opted_out_at)
         verified_at = channel.verified_at or (self.now if address.verified else None)
-        channel.change(decision.standing, verified_at)
-        return decision.keeps_objection
+        channel.change(decision.consent, verified_at)
+        return decision.is_still_blocked
 
     def _opt_out_note(self, line: int) -> str:
         """Return the data of the evidence of an opt-out, which names the line of the file that states it."""
@@ -400,7 +400,7 @@ class Chunk:
     def _collect_channels(self, addresses: list[tuple[tuple[str, str], ChannelState]]) -> None:
         now = self.now
         for (kind, key), address in addresses:
-            values = address.standing
+            values = address.consent
             if address.id is None:
                 self.rows.add_channel(
                     (self.plan.account_id, address.contact_id, kind, address.value, key, values.subscribed,
@@ -426,7 +426,7 @@ class Chunk:
             if name is None:
                 continue
             if inserted is not None and list_id in plan_list_ids:
-                row_writer.add_plain_to_list(self.plan, list_id, name, inserted)
+                row_writer.add_bulk_to_list(self.plan, list_id, name, inserted)
                 self.before.record_joined(list_id, range(inserted.first, inserted.first + inserted.number))
             joining: dict[int, None] = {}
             for index in indexes:
@@ -490,15 +490,15 @@ class SuppressionChunk:
             contact_id, person.kind, hashed, "suppressed", _SUPPRESSION_ACTORS.get(reason, "service"), note
         )
         if channel is not None:
-            standing = channel.standing._replace(
+            consent = channel.consent._replace(
                 suppression=contact_rows.gravest_reason(self.existing.get_suppression_reasons(person.kind, hashed))
             )
-            decision = contact_rows.decide_consent(self.now, standing, reason, False)
+            decision = contact_rows.decide_consent(self.now, consent, reason, False)
             if decision.act is not None:
                 self.rows.add_consent(contact_id, person.kind, hashed, decision.act, decision.by, note)
             elif reason == "complaint":
                 self._repetitions.record_opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
-            channel.change(decision.standing, channel.verified_at)
+            channel.change(decision.consent, channel.verified_at)
         elif reason == "complaint" and (person.kind, hashed) not in self.existing.opt_outs:
             self.rows.add_opt_out((self.plan.account_id, person.kind, hashed, "recipient", self.now))
         return Outcome(person.line, CREATED, contact_id)
@@ -508,7 +508,7 @@ class SuppressionChunk:
 
     def _collect_channels(self) -> None:
         for address in self.existing.list_changed():
-            state = address.standing
+            state = address.consent
             assert address.id is not None
             self.before.record_channel(address.id, address.original, address.verified_before, address.updated_at)
             self.rows.update_channel(
@@ -522,6 +522,6 @@ def _status_rank(channel: ChannelState) -> int:
 
     The order is that of `ContactQuery.status`.
     """
-    if channel.standing.suppression is not None:
+    if channel.consent.suppression is not None:
         return 2
-    return 3 if channel.standing.subscribed else int(channel.standing.opted_out_by is not None)
+    return 3 if channel.consent.subscribed else int(channel.consent.opted_out_by is not None)

@@ -32,14 +32,14 @@ class ConsentState(NamedTuple):
 class ConsentChange(NamedTuple):
     """The decision about the consent of an address.
 
-    `standing` is the new consent state. `act` is the act to record, by the actor `by`, or None if the state is
-    unchanged. `keeps_objection` says that an opt-out or a suppression remains although the import opts in.
+    `consent` is the new consent state. `act` is the act to record, by the actor `by`, or None if the state is
+    unchanged. `is_still_blocked` says that an opt-out or a suppression remains although the import opts in.
     """
 
-    standing: ConsentState
+    consent: ConsentState
     act: str | None = None
     by: str = "operator"
-    keeps_objection: bool = False
+    is_still_blocked: bool = False
 
 
 def gravest_reason(reasons: "set[str] | frozenset[str]") -> str | None:
@@ -49,7 +49,7 @@ def gravest_reason(reasons: "set[str] | frozenset[str]") -> str | None:
 
 def decide_consent(
     now: int,
-    standing: ConsentState,
+    stored: ConsentState,
     state: str | None,
     opt_in: bool,
     times: tuple[int | None, int | None] = (None, None),
@@ -57,37 +57,37 @@ def decide_consent(
 ) -> ConsentChange:
     """Return the consent change of an address.
 
-    `standing` is its stored state. `state` is its state in the file: `out`, `no`, `off` or `unstated` as in
-    `cells.RowAddress`, a suppression reason, or None if it is subscribed or has no state. `opt_in` is the option of the
-    import. `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds); `now` is used for a
+    `stored` is its consent state in the database. `state` is its state in the file: `out`, `no`, `off` or `unstated` as
+    in `cells.RowAddress`, a suppression reason, or None if it is subscribed or has no state. `opt_in` is the option of
+    the import. `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds); `now` is used for a
     time that is None. With `keeps_opt_out`, an opt-in does not lift even an opt-out by an operator, because a file
     stated it and this row does not say yes.
     """
     joined_at, left_at = (at or now for at in times)
     if state in ("out", "complaint"):
-        return _opt_out(left_at, standing, "recipient")
+        return _opt_out(left_at, stored, "recipient")
     if state == "no":
-        is_opted_out = not standing.subscribed and standing.opted_out_by is not None
-        return ConsentChange(standing) if is_opted_out else _opt_out(left_at, standing, "operator")
+        is_opted_out = not stored.subscribed and stored.opted_out_by is not None
+        return ConsentChange(stored) if is_opted_out else _opt_out(left_at, stored, "operator")
     if state == "off":
-        return _opt_out(left_at, standing, "operator") if standing.subscribed else ConsentChange(standing)
+        return _opt_out(left_at, stored, "operator") if stored.subscribed else ConsentChange(stored)
     if state in SUPPRESSING or state == "unstated" or not opt_in:
-        return ConsentChange(standing)
-    is_kept = standing.opted_out_by == "recipient" or (keeps_opt_out and standing.opted_out_by is not None)
-    if standing.suppression in _BLOCKING_REASONS or is_kept:
-        return ConsentChange(standing, keeps_objection=True)
-    keeps_suppression = standing.suppression is not None
-    if standing.subscribed:
-        return ConsentChange(standing, keeps_objection=keeps_suppression)
+        return ConsentChange(stored)
+    is_kept = stored.opted_out_by == "recipient" or (keeps_opt_out and stored.opted_out_by is not None)
+    if stored.suppression in _BLOCKING_REASONS or is_kept:
+        return ConsentChange(stored, is_still_blocked=True)
+    keeps_suppression = stored.suppression is not None
+    if stored.subscribed:
+        return ConsentChange(stored, is_still_blocked=keeps_suppression)
     return ConsentChange(
-        ConsentState(True, None, None, joined_at, standing.suppression), "opt_in", keeps_objection=keeps_suppression
+        ConsentState(True, None, None, joined_at, stored.suppression), "opt_in", is_still_blocked=keeps_suppression
     )
 
 
-def _opt_out(opted_out_at: int, standing: ConsentState, by: str) -> ConsentChange:
-    if not standing.subscribed and standing.opted_out_by == "recipient":
-        return ConsentChange(standing)
-    changed_state = ConsentState(False, by, opted_out_at, standing.opt_in_at, standing.suppression)
+def _opt_out(opted_out_at: int, stored: ConsentState, by: str) -> ConsentChange:
+    if not stored.subscribed and stored.opted_out_by == "recipient":
+        return ConsentChange(stored)
+    changed_state = ConsentState(False, by, opted_out_at, stored.opt_in_at, stored.suppression)
     return ConsentChange(changed_state, "opt_out", by)
 
 
@@ -116,24 +116,24 @@ class ChannelState:
     """
 
     __slots__ = (
-        "contact_id", "id", "is_refused", "is_repeated", "original", "standing", "touched", "updated_at", "value",
+        "consent", "contact_id", "id", "is_refused", "is_repeated", "original", "touched", "updated_at", "value",
         "verified_at", "verified_before",
     )  # fmt: skip
 
     def __init__(
-        self, number: int | None, contact_id: int, value: str, standing: ConsentState, verified_at: int | None = None,
+        self, number: int | None, contact_id: int, value: str, consent: ConsentState, verified_at: int | None = None,
         updated_at: int = 0, is_repeated: bool = False, is_refused: bool = False,
     ) -> None:  # fmt: skip
         self.id, self.contact_id, self.value = number, contact_id, value
-        self.standing = self.original = standing
+        self.consent = self.original = consent
         self.verified_at = self.verified_before = verified_at
         self.updated_at, self.is_repeated, self.is_refused = updated_at, is_repeated, is_refused
         self.touched = number is None
 
-    def change(self, standing: ConsentState, verified_at: int | None) -> None:
+    def change(self, consent: ConsentState, verified_at: int | None) -> None:
         """Set the consent state and the time of verification, and mark the address as touched if either differs."""
-        if standing != self.standing or verified_at != self.verified_at:
-            self.standing, self.verified_at, self.touched = standing, verified_at, True
+        if consent != self.consent or verified_at != self.verified_at:
+            self.consent, self.verified_at, self.touched = consent, verified_at, True
 
 
 def _select_in(sql: str, fixed: tuple[Any, ...], values: Iterable[Any]) -> list[tuple[Any, ...]]:
@@ -263,8 +263,8 @@ class ExistingContacts:
             "verified_at, updated_at, coalesce(opt_out_repeated_at >= updated_at, 0) FROM channel "
             "WHERE contact_id IN ({}) ORDER BY id", (), contact_ids,
         ):  # fmt: skip
-            standing = ConsentState(bool(row[5]), *row[6:10])
-            self.add((row[0], row[1]), ChannelState(row[2], row[3], row[4], standing, row[10], row[11], bool(row[12])))
+            consent = ConsentState(bool(row[5]), *row[6:10])
+            self.add((row[0], row[1]), ChannelState(row[2], row[3], row[4], consent, row[10], row[11], bool(row[12])))
         for row in _select_in(
             "SELECT id, first_name, last_name, source, country_code, language, tracking, data, updated_at FROM contact "
             "WHERE id IN ({})", (), contact_ids,
@@ -300,7 +300,7 @@ class ExistingContacts:
         channels = {
             (key[0], self.hash_of(key)): channel
             for key, channel in self.channels.items()
-            if channel.standing.opted_out_by == "operator" and not channel.standing.subscribed
+            if channel.consent.opted_out_by == "operator" and not channel.consent.subscribed
         }
         hashes = channels.keys() | {address for address, (by, _) in self.opt_outs.items() if by == "operator"}
         if not hashes:
@@ -331,8 +331,8 @@ class ExistingContacts:
         """Return a new channel that is not subscribed, with the remembered opt-out of its address, if any."""
         address = (key[0], self.hash_of(key))
         by, opted_out_at = self.opt_outs.get(address, (None, None))
-        standing = ConsentState(False, by, opted_out_at)
-        return ChannelState(None, contact_id, value, standing, is_refused=address in self._refused)
+        consent = ConsentState(False, by, opted_out_at)
+        return ChannelState(None, contact_id, value, consent, is_refused=address in self._refused)
 
     def get_suppression_reasons(self, kind: str, hashed: bytes) -> "set[str] | frozenset[str]":
         """Return the reasons for which an address is suppressed; do not change the set."""

@@ -45,7 +45,7 @@ _CHUNK_CLASSES: dict[str, Any] = {"contacts": Chunk, "suppressions": Suppression
 
 
 class ChunkRange(NamedTuple):
-    """The positions (after, last] of a chunk in the staging file, and the contacts of its plain people.
+    """The positions (after, last] of a chunk in the staging file, and the contacts that were inserted in bulk.
 
     These contacts have the `inserted_count` ids from `first_id` on.
     """
@@ -133,9 +133,7 @@ def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving
         limits.require_contacts(plan.account_id)
     now = clock.now_ms()
     inserted = (
-        row_writer.insert_plain_people(plan, after, last, now)
-        if resource == "contacts"
-        else row_writer.clear_plain_people(now)
+        row_writer.insert_in_bulk(plan, after, last, now) if resource == "contacts" else row_writer.clear_bulk_rows(now)
     )
     other_people = staging.fetch_attached_people(after, last) if inserted.number < last - after else []
     with events.in_batch(plan.batch):

@@ -417,7 +417,7 @@ class _ChunkUndo:
             run("UPDATE channel SET opt_out_repeated_at = NULL WHERE id = ? AND opt_out_repeated_at = ?", (number, at))
             for kind, key, contact_id in rows("SELECT kind, key, contact_id FROM channel WHERE id = ?", (number,)):
                 self._record_consent(kind, key, contact_id)
-        for number, standing, verified_at, updated_at in self.notes.channels:
+        for number, consent_state, verified_at, updated_at in self.notes.channels:
             changed = fetch_one(
                 f"SELECT kind, key, contact_id FROM channel WHERE id = ? AND account_id = ? AND {_UNCHANGED}",
                 (number, account, at),
@@ -427,7 +427,7 @@ class _ChunkUndo:
             run(
                 "UPDATE channel SET subscribed = ?, opted_out_by = ?, opt_out_at = ?, opt_in_at = ?, suppression = ?, "
                 "verified_at = ?, updated_at = ? WHERE id = ?",
-                (*standing, verified_at, updated_at, number),
+                (*consent_state, verified_at, updated_at, number),
             )
             self._record_consent(*changed)
         for kind, key in self.notes.added:

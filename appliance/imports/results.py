@@ -130,11 +130,11 @@ class StateCounter:
 class _OutcomesByLine:
     """The outcomes of an import by line number, in compact arrays: a million lines take about ten megabytes.
 
-    `path` is the staging file. `plain_state` is the state of all plain people (`row_writer.py`).
+    `path` is the staging file. `bulk_state` is the state of all contacts that were inserted in bulk (`row_writer.py`).
     """
 
-    def __init__(self, import_id: int, path: Path, plain_state: str) -> None:
-        self._plain_state = plain_state
+    def __init__(self, import_id: int, path: Path, bulk_state: str) -> None:
+        self._bulk_state = bulk_state
         self.results = bytearray()
         self.contacts = array("q")
         # (reason, kept opt-outs, warnings) by line, for lines that have any of them
@@ -166,10 +166,10 @@ class _OutcomesByLine:
             self._set(line, result, contact_id, state or "")
             if reason or kept_opt_outs or warnings:
                 self.words[line] = (reason, " ".join(kept_opt_outs), warnings)
-        # Lines without an outcome are plain people, whose contacts have consecutive ids in this order.
+        # Lines without an outcome were inserted in bulk; their contacts have consecutive ids in this order.
         for line in staged.fetch_line_numbers(after, last) if inserted_count else ():
             if line not in lines:
-                self._set(line, "created", next_id, self._plain_state)
+                self._set(line, "created", next_id, self._bulk_state)
                 next_id += 1
 
     def _set(self, line: int, result: str, contact_id: int | None, state: str) -> None:
@@ -272,8 +272,8 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
     path = store.import_directory(import_id) / "staging.db"
     if not path.exists():
         raise NotFound(_explain_missing_lines(job))
-    plain_state = "subscribed" if store.get_options(job).opt_in else "unsubscribed:not_opted_in"
-    outcomes, is_selected = _OutcomesByLine(import_id, path, plain_state), LINE_FILTERS.get(only or "")
+    bulk_state = "subscribed" if store.get_options(job).opt_in else "unsubscribed:not_opted_in"
+    outcomes, is_selected = _OutcomesByLine(import_id, path, bulk_state), LINE_FILTERS.get(only or "")
     while outcomes.load_next():
         yield b""
     yield _encode_csv([_HEADER])

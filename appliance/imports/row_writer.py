@@ -1,6 +1,6 @@
-"""Write the database rows of a chunk of contacts: plain people in a few statements, all others through `RowWriter`.
+"""Write the database rows of a chunk of contacts: simple rows in bulk, all others through `RowWriter`.
 
-Plain people are rows that are plain in the staging file (`staging._SORT`) and whose email address has no contact,
+A row is inserted in bulk if it is plain in the staging file (`staging._SORT`) and its email address has no contact,
 suppression or remembered opt-out in the account. `SnapshotBuilder` records what the chunk changes, so that `removal.py`
 can undo it.
 """
@@ -18,9 +18,10 @@ from appliance.imports.contact_rows import ConsentState
 from appliance.storage import database as storage_sql
 from appliance.storage.database import connection, run, scalar
 
-# Plain people are new contacts with one email address that is neither suppressed nor opted out, as in most rows of most
-# files. SQLite creates their rows from the attached staging file, table by table, in the same transaction as the rest
-# of the chunk. That is several times as fast as `chunk.Chunk`, with the same result; a test compares the two.
+# Most rows of most files add a new contact with one email address that is neither suppressed nor opted out. They are
+# inserted in bulk: SQLite creates their database rows from the attached staging file, table by table, in the same
+# transaction as the rest of the chunk. That is several times as fast as `chunk.Chunk`, with the same result; a test
+# compares the two.
 
 _PLAIN_TABLE = (
     "CREATE TEMP TABLE IF NOT EXISTS import_plain (n INTEGER PRIMARY KEY, pos INTEGER, value TEXT, "
@@ -102,14 +103,14 @@ class ImportPlan(NamedTuple):
 
 
 class InsertedRange(NamedTuple):
-    """The contacts of the plain people of a chunk: their time of creation, first id and number."""
+    """The contacts of a chunk that were inserted in bulk: their time of creation, first id and number."""
 
     at: int
     first: int
     number: int
 
 
-def clear_plain_people(now: int) -> InsertedRange:
+def clear_bulk_rows(now: int) -> InsertedRange:
     """Empty `temp.import_plain` and return an empty range, for a file of suppressions."""
     db = connection()
     db.execute(_PLAIN_TABLE)
@@ -117,12 +118,13 @@ def clear_plain_people(now: int) -> InsertedRange:
     return InsertedRange(now, 0, 0)
 
 
-def insert_plain_people(plan: ImportPlan, after: int, last: int, now: int) -> InsertedRange:
-    """Insert the plain people at the positions (after, last] of the attached staging file, with all related rows.
+def insert_in_bulk(plan: ImportPlan, after: int, last: int, now: int) -> InsertedRange:
+    """Insert the contacts of rows that allow it at the positions (after, last] of the attached staging file.
 
-    They are also in `temp.import_plain` until the next chunk. They join the lists in `add_plain_to_list`.
+    All related database rows are inserted, too, except memberships of lists (`add_bulk_to_list`). The rows of the file
+    stay in `temp.import_plain` until the next chunk.
     """
-    clear_plain_people(now)
+    clear_bulk_rows(now)
     params = {"account": plan.account_id}
     tables = ("suppression", "opt_out")
     conditions = [
@@ -145,12 +147,12 @@ def insert_plain_people(plan: ImportPlan, after: int, last: int, now: int) -> In
 
 
 def count_warned(inserted: InsertedRange) -> int:
-    """Return the number of plain people of the chunk whose rows have warnings."""
+    """Return how many of the rows of the chunk that were inserted in bulk have warnings."""
     return int(scalar("SELECT count(*) FROM temp.import_plain WHERE warnings NOT NULL")) if inserted.number else 0
 
 
-def add_plain_to_list(plan: ImportPlan, list_id: int, name: str, inserted: InsertedRange) -> None:
-    """Add the plain people of the chunk to a list, which must exist and must not mirror a segment."""
+def add_bulk_to_list(plan: ImportPlan, list_id: int, name: str, inserted: InsertedRange) -> None:
+    """Add the contacts that were inserted in bulk to a list, which must exist and must not mirror a segment."""
     values = {"list": list_id, "now": inserted.at, "count": inserted.number, "base": inserted.first - 1}
     run("INSERT INTO membership SELECT :list, :base + n, :now FROM temp.import_plain ORDER BY n", values)
     run("UPDATE contact_list SET contacts_count = contacts_count + :count, updated_at = :now WHERE id = :list", values)
@@ -373,7 +375,7 @@ def from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
 class SnapshotBuilder:
     """Builds the snapshot of a chunk while the chunk is applied.
 
-    `inserted` are the contacts of its plain people (`staging._SORT`), which are inserted together.
+    `inserted` are the contacts that were inserted in bulk.
     """
 
     def __init__(self, now: int, inserted: InsertedRange | None = None) -> None:
@@ -398,9 +400,9 @@ class SnapshotBuilder:
                     data[key] = change
         self.notes.changes.append(ContactChange(contact_id, updated_at, fields, data))
 
-    def record_channel(self, number: int, standing: ConsentState, verified_at: int | None, updated_at: int) -> None:
+    def record_channel(self, number: int, state: ConsentState, verified_at: int | None, updated_at: int) -> None:
         """Record the state of an existing address (its channel id is `number`) before the chunk."""
-        self.notes.channels.append((number, list(standing), verified_at, updated_at))
+        self.notes.channels.append((number, list(state), verified_at, updated_at))
 
     def record_added_channel(self, kind: str, key: str) -> None:
         """Record an address that was added to an existing contact."""

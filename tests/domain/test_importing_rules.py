@@ -36,7 +36,7 @@ def test_an_import_replaces_only_opt_outs_by_operators(
     subscribed, opted_out_by = consent_state
     before = ConsentState(subscribed, opted_out_by, 5 if opted_out_by else None, None, suppression)
     decision = contact_rows.decide_consent(1, before, None, wanted)
-    after = (decision.standing.subscribed, decision.standing.opted_out_by, decision.keeps_objection)
+    after = (decision.consent.subscribed, decision.consent.opted_out_by, decision.is_still_blocked)
     if not wanted:
         assert after == (subscribed, opted_out_by, False)
     elif suppression in ("complaint", "erased") or opted_out_by == "recipient":
