@@ -15,7 +15,7 @@ import pytest
 
 from appliance.core import clock
 from appliance.ops import stores
-from appliance.ops.stores import base, s3, steady_http
+from appliance.ops.stores import base, min_speed_http, s3
 from appliance.ops.stores import sftp as sftp_store
 from appliance.ops.stores.base import Store
 from appliance.settings.copies import Copies
@@ -281,7 +281,7 @@ def _drip(listener: socket.socket, start: bytes) -> None:
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nx: ", b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n"])
 def test_an_answer_that_drips(start: bytes, bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that sends a byte now and then is left, whether in the headers or in the content."""
-    monkeypatch.setattr(steady_http, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(min_speed_http, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=_drip, args=(listener, start), daemon=True).start()

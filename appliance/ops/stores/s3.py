@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import httpx
 
 from appliance.core import aws_signature, clock
-from appliance.ops.stores import base, s3_responses, steady_http
+from appliance.ops.stores import base, min_speed_http, s3_responses
 from appliance.ops.stores.base import ObjectInfo, Throttle
 from appliance.ops.stores.s3_responses import read_body, read_error
 from appliance.settings.copies import Copies
@@ -79,7 +79,7 @@ class S3Store:
             self._base, self._root = f"https://{bucket}.s3.{s3.region}.amazonaws.com", ""
         self._host = urlsplit(self._base).netloc
         self._credentials = aws_signature.Credentials(s3.access_key_id, s3.secret_access_key, s3.region, "s3")
-        self._client = steady_http.open_client(_TIMEOUT)
+        self._client = min_speed_http.open_client(_TIMEOUT)
 
     def put(self, key: str, source: BinaryIO, size: int, sha256: bytes) -> None:
         """Upload an object, in parts if it is large; parts of an interrupted upload are kept. See `Store.put`."""

@@ -24,13 +24,13 @@ def open_client(timeout: httpx.Timeout) -> httpx.Client:
     context = httpx.create_ssl_context(trust_env=False)
     transport = httpx.HTTPTransport(verify=context, trust_env=False)
     transport._pool = httpcore.ConnectionPool(
-        ssl_context=context, keepalive_expiry=5.0, network_backend=_SteadyBackend()
+        ssl_context=context, keepalive_expiry=5.0, network_backend=_MinSpeedBackend()
     )
     return httpx.Client(transport=transport, timeout=timeout, follow_redirects=False, trust_env=False)
 
 
-class _Pace:
-    """The bytes of one direction and the time spent on them, since the rate was last high enough."""
+class _Throughput:
+    """The bytes transferred in one direction and the time that they took, since the rate was last checked."""
 
     def __init__(self) -> None:
         self._seconds, self._bytes = 0.0, 0
@@ -49,12 +49,12 @@ class _Pace:
         self._seconds, self._bytes = 0.0, 0
 
 
-class _SteadyStream(httpcore.NetworkStream):
+class _MinSpeedStream(httpcore.NetworkStream):
     """A connection that measures how fast the other side sends and accepts data; idle times do not count."""
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
-        self._reads, self._writes = _Pace(), _Pace()
+        self._reads, self._writes = _Throughput(), _Throughput()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         started_at = time.monotonic()
@@ -76,14 +76,14 @@ class _SteadyStream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return _SteadyStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+        return _MinSpeedStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
-class _SteadyBackend(httpcore.NetworkBackend):
-    """A network backend whose connections are `_SteadyStream`s."""
+class _MinSpeedBackend(httpcore.NetworkBackend):
+    """A network backend whose connections are `_MinSpeedStream`s."""
 
     def __init__(self) -> None:
         self._backend = httpcore.SyncBackend()
@@ -92,4 +92,4 @@ class _SteadyBackend(httpcore.NetworkBackend):
         self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:  # fmt: skip
-        return _SteadyStream(self._backend.connect_tcp(host, port, timeout, local_address, socket_options))
+        return _MinSpeedStream(self._backend.connect_tcp(host, port, timeout, local_address, socket_options))
