@@ -315,7 +315,7 @@ def _verify_copies(directory: Path, settings: Copies, options: argparse.Namespac
         if not copies:
             print("There are no copies.")
         if is_newest_damaged:
-            local.distrust(local.folder_of(directory), store.url)
+            local.mark_newest_damaged(local.folder_of(directory), store.url)
             print("Make a new copy (campanero backup --to): the next copy is a full one, and uses nothing of these.")
         return _print_faults(faults)
 

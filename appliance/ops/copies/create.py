@@ -60,7 +60,7 @@ def create_copy(
             recipients = find_recipients(folder, settings)
             resume_upload(store, folder, recipients, report_progress)
             state = _read_state(folder, store)
-            if is_distrusted := local.is_distrusted(folder, store.url):
+            if is_damaged := local.is_newest_damaged(folder, store.url):
                 state.base, state.blobs = None, {}
             base = _find_usable_base(store, folder, settings, state, recipients)
             try:
@@ -71,8 +71,8 @@ def create_copy(
                 local.discard_spool(folder)
                 raise
             upload(store, folder, spool, report_progress)
-            if is_distrusted:
-                local.trust(folder)
+            if is_damaged:
+                local.clear_damage_mark(folder)
             return manifest
     except (StoreError, keys.UnusableKey, local.CopyInProgress, backups.BackupFailed) as error:
         raise CopyFailed(str(error)) from error

@@ -136,12 +136,12 @@ def proof_keys(directory: Path, manifest: CopyManifest) -> ReadingKeys | None:
     return ReadingKeys([*identities, keys.catalog_identity()], [keys.own_signer()], by_object)
 
 
-def distrust(folder: Path, store_url: str) -> None:
+def mark_newest_damaged(folder: Path, store_url: str) -> None:
     """Record that the newest copy in a store is damaged, so that the next copy does not build on it."""
     data_dir.replace_file(folder / _DAMAGED_FILE, store_url.encode())
 
 
-def is_distrusted(folder: Path, store_url: str) -> bool:
+def is_newest_damaged(folder: Path, store_url: str) -> bool:
     """Return whether the newest copy in a store is recorded as damaged."""
     try:
         return (folder / _DAMAGED_FILE).read_bytes() == store_url.encode()
@@ -149,7 +149,7 @@ def is_distrusted(folder: Path, store_url: str) -> bool:
         return False
 
 
-def trust(folder: Path) -> None:
+def clear_damage_mark(folder: Path) -> None:
     """Delete the record of a damaged copy, once a copy was made that does not build on it."""
     (folder / _DAMAGED_FILE).unlink(missing_ok=True)
 

@@ -74,7 +74,7 @@ def prove_newest(directory: Path, copies: Copies, report: ReportProgress) -> Pro
             try:
                 fetch.fetch_copy(source, manifest, scratch, identities, report)
             except (DamagedCopy, Damaged, Missing) as error:
-                local.distrust(directory / local.FOLDER, source.url)
+                local.mark_newest_damaged(directory / local.FOLDER, source.url)
                 raise ProofFailed("damaged", str(error), tested) from None
             counts = _check_database(scratch / DATABASE, manifest, report, tested)
         if faults := _find_older_faults(source, entries, state):
