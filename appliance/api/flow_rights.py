@@ -49,38 +49,38 @@ def require_can_change(request: ApiRequest, row: models.Flow) -> None:
 def require_conditions_access(request: ApiRequest, draft: store.FlowInput, stored: models.Flow | None = None) -> None:
     """Raise a 403 error if the credential lacks the scope that the new conditions of a flow require.
 
-    A step that asks about the contact (`StepKind.get_questions`) and a condition on it need `contacts:read`. A
-    condition on the data of events, and a step that passes them on, need `events:read`. The runs of a flow show which
-    contacts its trigger matched, which branch each took and until when it waits, so a key that chooses the conditions
-    could read any value of any contact or event (T45 in docs/threats.md). Conditions of a starter, and those that the
-    flow has already, are not new.
+    A step that discloses data (`StepKind.get_disclosures`) and a condition on the contact need `contacts:read`. A
+    condition on the data of events, and a step that forwards this data, need `events:read`. The runs of a flow show
+    which contacts its trigger matched, which branch each took and until when it waits, so a key that chooses the
+    conditions could read any value of any contact or event (T45 in docs/threats.md). Conditions of a starter, and those
+    that the flow has already, are not new.
     """
-    known = [] if stored is None else _list_questions(stored.steps)
+    known = [] if stored is None else _list_disclosures(stored.steps)
     steps = draft.steps.steps if draft.steps is not None and request.body.steps is not UNSET else ()
-    new = [questions for questions in _list_questions(steps) if questions not in known]
+    new = [disclosure for disclosure in _list_disclosures(steps) if disclosure not in known]
     checked = new
     trigger = draft.trigger if request.body.trigger is not UNSET else None
     if trigger is not None and stored is not None:
         previous = triggers.get_spec(stored.loaded_trigger)
         if previous.event != trigger.event:
-            # The branches on event data now ask about another event.
+            # The branches on event data now compare the data of another event.
             checked = [*new, *known]
         if triggers.has_same_conditions(previous, trigger):
             trigger = None
-    if new or (trigger is not None and triggers.asks_about_contact(trigger)):
+    if new or (trigger is not None and triggers.uses_contact_data(trigger)):
         require_contacts_scope(request)
     if any(
-        questions.get("by_amount")
-        or questions.get("forwarded_to")
-        or compiler.asks_about_event_data(questions.get("filters"))
-        for questions in checked
-    ) or (trigger is not None and triggers.asks_about_event_data(trigger)):
+        disclosure.get("by_amount")
+        or disclosure.get("forwarded_to")
+        or compiler.uses_event_data(disclosure.get("filters"))
+        for disclosure in checked
+    ) or (trigger is not None and triggers.uses_event_data(trigger)):
         require_scope(request.credential, "events:read")
 
 
-def _list_questions(steps: Sequence[document.Step]) -> list[dict[str, Any]]:
-    by_step = (BY_TYPE[step["type"]].get_questions(step) for _, step in document.walk(steps))
-    return [questions for questions in by_step if questions]
+def _list_disclosures(steps: Sequence[document.Step]) -> list[dict[str, Any]]:
+    by_step = (BY_TYPE[step["type"]].get_disclosures(step) for _, step in document.walk(steps))
+    return [disclosure for disclosure in by_step if disclosure]
 
 
 def require_simulation_access(request: ApiRequest) -> None:
@@ -96,9 +96,7 @@ def require_simulation_access(request: ApiRequest) -> None:
 def _compares_event_data(raw_steps: Any) -> bool:
     """Return whether any branch in the steps of a request, which may be invalid, compares the data of events."""
     steps = compiler.walk(raw_steps, models.NESTED_STEP_KEYS)
-    return any(
-        compiler.asks_about_event_data(step.get("filters")) or is_event_path(step.get("field")) for step in steps
-    )
+    return any(compiler.uses_event_data(step.get("filters")) or is_event_path(step.get("field")) for step in steps)
 
 
 def require_bulk_simulation_access(request: ApiRequest) -> None:

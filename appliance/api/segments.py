@@ -160,7 +160,7 @@ def _require_filters_access(request: ApiRequest, stored: models.Segment | None =
     The members of such a segment reveal the data of their events (T45 in docs/threats.md).
     """
     filters = request.body.filters
-    if (stored is None or filters != stored.filters) and compiler.asks_about_event_data(filters):
+    if (stored is None or filters != stored.filters) and compiler.uses_event_data(filters):
         require_scope(request.credential, "events:read")
 
 

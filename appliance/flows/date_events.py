@@ -172,11 +172,11 @@ class _DateTrigger(NamedTuple):
 class _ScanState(msgspec.Struct):
     """The progress of the scan of a trigger.
 
-    `asks` has the `query` of the trigger at its last scan, and `day` is the last day that was checked completely. While
-    the following day is being checked, `contact` is the id of the last contact checked.
+    `query` is that of the trigger at its last scan, stored as `asks`. `day` is the last day that was checked
+    completely. While the following day is being checked, `contact` is the id of the last contact checked.
     """
 
-    asks: list[Any]
+    query: list[Any] = msgspec.field(name="asks")
     day: date
     contact: int | None = None
 
@@ -259,7 +259,8 @@ def _get_scan_state(trigger: _DateTrigger) -> _ScanState | None:
 def _starts_over(trigger: _DateTrigger, state: _ScanState, now: int) -> bool:
     """Return whether a scan starts over, because the trigger's query has changed or the stored day is far ahead."""
     return (
-        state.asks != trigger.query or state.day > get_last_due_day(now, trigger.time_of_day, trigger.zone) + _MAX_AHEAD
+        state.query != trigger.query
+        or state.day > get_last_due_day(now, trigger.time_of_day, trigger.zone) + _MAX_AHEAD
     )
 
 

@@ -126,7 +126,7 @@ def parse_trigger(
     return spec
 
 
-def asks_about_contact(spec: TriggerSpec) -> bool:
+def uses_contact_data(spec: TriggerSpec) -> bool:
     """Return whether a trigger has a condition on the contact, so that the runs of its flow reveal contact data.
 
     An event about a list, segment or tag is not such a condition, because it only decides when the flow starts.
@@ -137,13 +137,13 @@ def asks_about_contact(spec: TriggerSpec) -> bool:
         or (spec.contact_list_id is not None and spec.event not in LIST_EVENTS)
         or (bool(spec.data.get("tag")) and spec.event not in TAG_EVENTS)
         or bool(spec.data.get("holdout_event"))
-        or compiler.asks_about_contact(spec.data.get("where"))
+        or compiler.uses_contact_data(spec.data.get("where"))
     )
 
 
-def asks_about_event_data(spec: TriggerSpec) -> bool:
+def uses_event_data(spec: TriggerSpec) -> bool:
     """Return whether a trigger has a condition on the data of events, so that the runs of its flow reveal that data."""
-    return bool(spec.data.get("keywords")) or compiler.asks_about_event_data(spec.data.get("where"))
+    return bool(spec.data.get("keywords")) or compiler.uses_event_data(spec.data.get("where"))
 
 
 def has_same_conditions(first: TriggerSpec, other: TriggerSpec) -> bool:

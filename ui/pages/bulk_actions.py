@@ -257,8 +257,8 @@ def _selected_ids(account_id: int, selection: Selection) -> list[int]:
     """Return the ids of the selected contacts, or of all contacts that match the table's filters now."""
     if not selection.is_all:
         return [id_.id for id_ in store.fetch_by_ids(selection.ids[:1000]) if id_.account_id == account_id]
-    asks = contacts.read_search(selection.state)
-    return store.fetch_ids(account_id, asks.query, asks.rules)
+    search = contacts.read_search(selection.state)
+    return store.fetch_ids(account_id, search.query, search.rules)
 
 
 def _is_confirmed(form: Form, count: int) -> bool:

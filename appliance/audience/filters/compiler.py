@@ -179,12 +179,12 @@ def walk(raw: Any, keys: Sequence[str] = ("value",)) -> Iterator[dict[str, Any]]
             pending.extend(part.get(key) for key in keys)
 
 
-def asks_about_contact(filters: Any) -> bool:
+def uses_contact_data(filters: Any) -> bool:
     """Return whether any filter as sent, in a group or not, concerns the contact and not only the triggering event."""
     return any(part.get("name") != "group" and not fields.is_event_path(part.get("name")) for part in walk(filters))
 
 
-def asks_about_event_data(filters: Any) -> bool:
+def uses_event_data(filters: Any) -> bool:
     """Return whether any filter as sent, in a group or not, compares the data of an event."""
     for part in walk(filters):
         value = part.get("value")

@@ -44,12 +44,12 @@ def has_personal_filter(value: Any) -> bool:
         return any(has_personal_filter(item) for item in value)
     if not isinstance(value, dict):
         return False
-    is_filter = "predicate" in value and (is_personal(value.get("name")) or _asks_for_part(value))
+    is_filter = "predicate" in value and (is_personal(value.get("name")) or _compares_masked_part(value))
     return is_filter or _is_personal_split(value) or any(has_personal_filter(item) for item in value.values())
 
 
-def _asks_for_part(value: dict[str, Any]) -> bool:
-    """Return whether a filter asks for a part of custom data that is masked, or for a bound of it."""
+def _compares_masked_part(value: dict[str, Any]) -> bool:
+    """Return whether a filter compares a part of a masked value of custom data, or a bound of it."""
     name, bounds = value.get("name"), value.get("value")
     if not isinstance(name, str) or not name.startswith(_DATA):
         return False

@@ -279,10 +279,10 @@ class ConditionalComments:
     def _is_layout(self, comment: str) -> bool:
         if _CONDITION_HALF.fullmatch(comment):
             return True
-        asks = _CONDITION.match(comment)
-        if asks is None or len(comment) > _MAX_CONDITIONAL_CHARACTERS or "--" in asks[1]:
+        condition = _CONDITION.match(comment)
+        if condition is None or len(comment) > _MAX_CONDITIONAL_CHARACTERS or "--" in condition[1]:
             return False
-        first, *pieces = asks[1].split("<")
+        first, *pieces = condition[1].split("<")
         return ">" not in first and all(self._is_harmless(piece) for piece in pieces)
 
     def _is_harmless(self, piece: str) -> bool:

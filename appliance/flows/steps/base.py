@@ -248,11 +248,11 @@ class StepKind(ABC):
         """Return the filters, as sent, with which a step with these props compares contacts and events."""
         return list(props.get("filters") or [])
 
-    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return what a step with these props reveals about contacts and events, empty if nothing.
+    def get_disclosures(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return which data of contacts or events a step with these props discloses; empty if it discloses none.
 
-        The runs of a flow show, for example, which contacts match a filter. So a key must be allowed to read contacts
-        to add such a question.
+        The runs of a flow show, for example, which contacts match a filter. So only a key that may read contacts can
+        add such a step.
         """
         filters = self.list_filters(props)
         return {"filters": filters} if filters else {}

@@ -66,7 +66,7 @@ class EmitEvent(StepKind):
         """Return the props, without `event_data` if it is empty."""
         return {key: value for key, value in props.items() if key != "event_data" or value}
 
-    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+    def get_disclosures(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return which event gets the data of the triggering event, because other flows may use that data."""
         return {"forwarded_to": props["event_name"]} if props.get("forward_event_data") else {}
 

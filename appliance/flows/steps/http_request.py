@@ -146,7 +146,7 @@ class HttpRequest(StepKind):
         """Return the labels of the two branches."""
         return {"yes": gettext("Succeeded"), "no": gettext("Failed")}
 
-    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+    def get_disclosures(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return the target, the sent data and the stored values, because a request can send any contact data away."""
         keys = ("url", "payload", TO_CONTACT, TO_RUN)
         return {"request": {key: props[key] for key in keys if props.get(key)}}

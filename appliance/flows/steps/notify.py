@@ -99,7 +99,7 @@ class Notify(StepKind):
         """Return the props, without an empty note and the URL of a webhook."""
         return {key: value for key, value in props.items() if value and key not in ("slack_url", "slack_host")}
 
-    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+    def get_disclosures(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return where a message to Slack is sent, because it names the contact and the first of its addresses."""
         return {"request": {"url": props["slack_url"]}} if props.get("via") == _SLACK else {}
 

@@ -125,7 +125,7 @@ class RandomSplit(StepKind):
             take(taken[run.id]) if run.id in taken else result for run, result in zip(runs, chosen, strict=True)
         ]  # fmt: skip
 
-    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+    def get_disclosures(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return the event by which branches are compared, because results of one contact show whether it had it."""
         if props.get("metric") != split_tests.EVENT:
             return {}

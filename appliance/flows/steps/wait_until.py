@@ -116,7 +116,7 @@ class WaitUntil(StepKind):
             return {"yes": gettext("Happened"), "no": gettext("Not in time")}
         return {}
 
-    def get_questions(self, props: dict[str, Any]) -> dict[str, Any]:
+    def get_disclosures(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return the event with its filters, the field of the date, or that the contact's time zone is used.
 
         A wait for an event without filters reveals nothing, as in a trigger.
