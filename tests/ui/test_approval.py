@@ -44,7 +44,7 @@ def required(visitors: dict[str, Visitor]) -> Iterator[None]:
 
 def save_options(owner: Visitor, *names: str) -> Any:
     """Save the settings page with only these boxes checked."""
-    return owner.send("POST", "/settings", {"name": "Acme", "asks": "approval", **dict.fromkeys(names, "yes")})
+    return owner.send("POST", "/settings", {"name": "Acme", "checkboxes": "approval", **dict.fromkeys(names, "yes")})
 
 
 def send_campaign(visitor: Visitor, campaign: dict[str, Any]) -> int:

@@ -52,7 +52,7 @@ def test_errors_on_the_review_page(page: Page, api: Client) -> None:
     page.goto(f"/campaigns/{campaign_id}/send")
     page.get_by_role("button", name=re.compile("^Send")).last.click()
     expect(page.locator("#f-unfinished-err")).to_be_visible()
-    expect(page.locator("form.asks")).to_have_count(1)
+    expect(page.locator("form.dialog-body")).to_have_count(1)
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 

@@ -296,7 +296,7 @@ def test_the_checklist_matches_the_blockers_of_the_api(user: ScriptlessBrowser, 
         assert page.has("#side", f"{len(blockers)} required")
         assert all(len(select(line, "a[href]")) == 1 for line in needed)
         review = HtmlPage(user, f"/campaigns/{campaign_id}/send")
-        assert len([line for line in review.all(".asks li") if select(line, ".bad")]) == len(blockers)
+        assert len([line for line in review.all(".dialog-body li") if select(line, ".bad")]) == len(blockers)
         blocker_count += len(blockers)
     assert blocker_count >= 5
 

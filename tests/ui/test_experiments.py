@@ -268,7 +268,12 @@ def test_a_test_without_javascript(api: Client) -> None:
     visitor.post(path, act="start")
     visitor.post(path, act="start")  # a double click
     first, second = (variant["id"] for variant in get_test(api, campaign_id)["variants"])
-    form = {"variant": [first, second], "asks": "settings", f"asks_{second}": "yes", f"differs_{second}": "subject"}
+    form = {
+        "variant": [first, second],
+        "checkboxes": "settings",
+        f"checkboxes_{second}": "yes",
+        f"differs_{second}": "subject",
+    }
     visitor.post(path, **form, **{f"subject_{second}": "Second", "split": "all", "metric": "clicks"})
     assert get_test(api, campaign_id)["variants"][1]["subject"] == "Second"
     page_text = visitor.post(path, act="off", **form)

@@ -9,7 +9,7 @@ from tests.kit.server import EMAIL, Server
 def test_test_recipients_and_sending_rules(server: Server, api: Client) -> None:
     """Test recipients and two rules are saved as the form says; an invalid address is an error at its field."""
     owner = Visitor(server, "owner@example.com")
-    form = {"name": "Bakery", "rules": "asked", "test_email_recipients": "ann@example.com;  bob@example.com"}
+    form = {"name": "Bakery", "content_checkboxes": "yes", "test_email_recipients": "ann@example.com;  bob@example.com"}
     assert owner.send("POST", "/settings", {**form, "block_on_missing_variable": "yes"}).status == 303
     account = api.get("/account").expect(200)
     assert account["test_email_recipients"] == ["ann@example.com", "bob@example.com"]

@@ -154,7 +154,7 @@ def test_the_table_without_javascript(user: ScriptlessBrowser, api: Client) -> N
     page = page.follow(page.one("thead a", "Contact"))
     page.check("Select Person 01")
     page = page.press("Delete")
-    assert page.texts("form.asks h2") == ["Delete 1 contact?"]
+    assert page.texts("form.dialog-body h2") == ["Delete 1 contact?"]
     page = page.press("Delete 1 contact")
     assert page.has(".toast", "1 contact deleted.")
     assert api.all("/contacts", search="Person 01") == []

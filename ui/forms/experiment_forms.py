@@ -116,7 +116,7 @@ def list_shown(variant: Variant, form: Form) -> set[str]:
     }
     differing |= {"time"} if variant.send_after_minutes else set()
     ticked = set(form.getlist(f"differs_{variant.id}")) & DIFFERENCES.keys()
-    return differing | ticked if differing or f"asks_{variant.id}" in form.values else {"subject"}
+    return differing | ticked if differing or f"checkboxes_{variant.id}" in form.values else {"subject"}
 
 
 def read_form(form: Form, campaign: Campaign) -> dict[str, Any]:
@@ -142,10 +142,10 @@ def _read_settings(form: Form, setup: Setup) -> dict[str, Any]:
         raw["decide_after_minutes"] = _read_minutes(form, "end", "end_unit")
     if "event" in form.values:
         raw["event"] = form["event"] or None
-    if form["asks"] == "settings":
+    if form["checkboxes"] == "settings":
         raw["uneven"] = form["uneven"] == "yes"
         raw["by_amount"] = form["metric"] == "event" and form["by_amount"] == "yes"
-    if form["asks_control"]:
+    if form["control_checkbox"]:
         raw["holdout"] = _read_holdout(form, setup) if form["control"] == "yes" else 0
     needs_event = raw.get("metric", setup.experiment.metric) == "event" or raw.get("holdout", setup.experiment.holdout)
     if needs_event and not raw.get("event", setup.experiment.event):
@@ -191,7 +191,7 @@ def _read_variant(form: Form, variant: Variant, sms: bool) -> dict[str, Any]:
     raw: dict[str, Any] = {"id": variant.id}
     if f"name_{variant.id}" in form.values:
         raw["name"] = form.text(f"name_{variant.id}")
-    has_boxes = f"asks_{variant.id}" in form.values
+    has_boxes = f"checkboxes_{variant.id}" in form.values
     ticked = set(form.getlist(f"differs_{variant.id}"))
     if variant.number > 1:
         for key in ("subject", "preheader", "sender"):

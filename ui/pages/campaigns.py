@@ -75,17 +75,17 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         return {row.id: lookups.describe_audience(row, names) for row in campaigns}, results.list_results(campaigns)
 
     audiences, figures = await scan_for(visit.account_id, read)
-    asks_approval = visit.account.approval_required
-    next_steps = {row.id: describe_next_step(row, asks_approval=asks_approval) for row in table.results.rows}
+    needs_approval = visit.account.approval_required
+    next_steps = {row.id: describe_next_step(row, needs_approval=needs_approval) for row in table.results.rows}
     return tables.render_table(
         request, "campaigns/index.html", table, audiences=audiences, results=figures, next_steps=next_steps
     )
 
 
-def describe_next_step(campaign: Any, *, asks_approval: bool = False) -> str:
+def describe_next_step(campaign: Any, *, needs_approval: bool = False) -> str:
     """Return the next step of a draft or scheduled campaign as text, such as `Next: add a subject`; empty for others.
 
-    `asks_approval` is whether the account requires approval. It runs no query.
+    `needs_approval` is whether the account requires approval. It runs no query.
     """
     if campaign.phase == "scheduled" and campaign.local_time:
         return gettext("On the clock of each contact")
@@ -98,7 +98,7 @@ def describe_next_step(campaign: Any, *, asks_approval: bool = False) -> str:
         return gettext("Next: approval")
     if campaign.approval_state == "rejected":
         return gettext("Rejected. Next: make changes")
-    if campaign.approval_state == "approved" and asks_approval:
+    if campaign.approval_state == "approved" and needs_approval:
         return gettext("Approved. Next: send")
     if not audience.is_set(campaign):
         return gettext("Next: select recipients")

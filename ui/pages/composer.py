@@ -276,7 +276,7 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
     params: dict[str, Any] = {}
     if "body" in form.values:
         params["template_attributes"] = {"body": form.text("body")}
-    if form["asks"] == "tracking":
+    if form["checkboxes"] == "tracking":
         # A browser omits an unchecked checkbox; the hidden field shows that the form had it.
         params["tracking"] = form["tracking"] == "yes"
     if "utm" in form.values:

@@ -43,7 +43,7 @@ async def _find_provider(visit: Visit, key: str) -> SignInProvider:
 async def show_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
     """Ask for the password before an account is linked."""
     provider = await _find_provider(visit, key)
-    return _render(request, provider, Form(), await fetch(_asks_password, visit, provider))
+    return _render(request, provider, Form(), await fetch(_needs_password, visit, provider))
 
 
 @pages.post("/<key:str>")
@@ -54,8 +54,8 @@ async def begin_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
     It is a link and no redirect, because the policy of the pages lets forms lead to this service only.
     """
     provider, form = await _find_provider(visit, key), Form.from_request(request)
-    asks_password = await fetch(_asks_password, visit, provider)
-    if asks_password:
+    needs_password = await fetch(_needs_password, visit, provider)
+    if needs_password:
         if not form.raw("password"):
             form.add_error("password", gettext("Enter your current password."))
         elif await login.find_wrong_proofs(visit.user, form.raw("password"), None, request.ctx.client):
@@ -63,18 +63,18 @@ async def begin_link(request: Request, visit: Visit, key: str) -> HTTPResponse:
     elif not _is_recent(visit):
         form.add_error("base", gettext("Your sign-in is too long ago. Sign out, sign in again, and come back."))
     if form.errors:
-        return _render(request, provider, form, asks_password, 422)
+        return _render(request, provider, form, needs_password, 422)
     try:
         begun = await flow.begin(provider, "/settings/you", visit.user.id, visit.session.id)
     except ProviderError as error:
         form.add_error("base", error.words)
-        return _render(request, provider, form, asks_password, 422)
-    response = _render(request, provider, form, asks_password, continue_url=begun.url)
+        return _render(request, provider, form, needs_password, 422)
+    response = _render(request, provider, form, needs_password, continue_url=begun.url)
     session.set_oidc_cookie(request, response, session.OIDC_REQUEST, begun.cookie)
     return response
 
 
-def _asks_password(visit: Visit, provider: SignInProvider) -> bool:
+def _needs_password(visit: Visit, provider: SignInProvider) -> bool:
     """Return whether the user must enter the password before an identity at a provider is linked.
 
     It is not required if the session began with an identity that may open the provider's account. Otherwise a person
@@ -98,10 +98,10 @@ async def unlink(request: Request, visit: Visit, identity_id: int) -> HTTPRespon
 
 
 def _render(
-    request: Request, provider: SignInProvider, form: Form, asks_password: bool, status: int = 200, *,
+    request: Request, provider: SignInProvider, form: Form, needs_password: bool, status: int = 200, *,
     continue_url: str = "",
 ) -> HTTPResponse:  # fmt: skip
     return view.render(
         request, "settings/identity.html", status, form=form, provider=provider, continue_url=continue_url,
-        asks_password=asks_password,
+        needs_password=needs_password,
     )  # fmt: skip

@@ -510,7 +510,7 @@ async def _render_import(
         options=store.get_options(row),
         columns=shown_columns, local_phone=_find_local_phone(shown_columns, form["default_country"] or country),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
-        may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row),
+        may_write=_can_edit(visit), needs_date_order=has_ambiguous_dates(row),
         number_readings=build_number_readings(row), read_day_number=columns.convert_day_number,
         arriving=outcome_counts.count_page_states(row),
         repeats=outcome_counts.count_repeated(row), why=outcome_counts.count_reasons(row), **context,

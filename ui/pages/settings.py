@@ -72,10 +72,10 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         raw: dict[str, Any] = {name: form.text(name) for name in _FIELDS if name in form.values}
-        if form["asks"] == "approval":
+        if form["checkboxes"] == "approval":
             # A browser omits an unchecked checkbox; the hidden field shows that the form had it.
             raw |= {name: form[name] == "yes" for name in _APPROVAL_SWITCHES}
-        if form["rules"] == "asked":
+        if form["content_checkboxes"]:
             raw |= {name: form[name] == "yes" for name in _CONTENT_SWITCHES}
         testers = re.split(r"[\s,;]+", form["test_email_recipients"])
         if "test_email_recipients" in form.values:
