@@ -145,7 +145,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Let a test fail where it hangs: in its set-up, itself, or its clean-up."""
+    """Fail a test that hangs, at the line where it hangs, also in its set-up or clean-up."""
     seconds = MAX_TEST_SECONDS_FULL if item.config.getoption("--full") else MAX_TEST_SECONDS
     signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"not done after {seconds} s"))
     signal.setitimer(signal.ITIMER_REAL, seconds, MAX_CLEANUP_SECONDS)

@@ -176,7 +176,7 @@ def _check_branches(choices: Mapping[str, str], steps: Sequence[dict[str, Any]],
 def _simulate_in_sandbox(
     flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, times: TimeRange, version: int
 ) -> Simulation:
-    """Let the contact enter the flow and simulate its run, in the open sandbox."""
+    """Enrol the contact in the flow and simulate its run, in the open sandbox."""
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
     is_made_up = contact_id is None
     if contact_id is None:

@@ -55,7 +55,7 @@ class ScriptedAgent:
 
 
 def run_task(world: World, agent: Agent, task: Task) -> tuple[bool, list[str], int]:
-    """Let an agent work on a task; return whether it is solved, what it must not have changed, and its tool calls.
+    """Run an agent on a task; return whether it is solved, what it must not have changed, and its tool calls.
 
     An agent that fails is graded by what it has done. Raises EndpointError if it would fail at every task.
     """

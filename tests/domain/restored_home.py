@@ -46,7 +46,7 @@ class RestoredHome:
         return ready
 
     def accept(self, row: LedgerRow) -> None:
-        """Let the server accept a message, which the sender has not recorded yet."""
+        """Accept a message as the server, before the sender has recorded it."""
         self.accepted.append((describe_source(row), row.recipient))
 
     def record(self, sent_rows: list[LedgerRow], error: DeliveryError | None = None) -> None:

@@ -207,7 +207,7 @@ def test_what_starts_another_test(home: Home) -> None:
 
 
 def look(flow: Flow) -> SplitTest:
-    """Let the service look at the tests, and return that of the flow."""
+    """Decide about all running split tests now, and return that of the flow."""
     split_results._next_looks.clear()
     split_results.decide_running()
     test = split_tests.find(flow.id, 1)

@@ -30,7 +30,7 @@ BOMBS = {
 
 @pytest.fixture(autouse=True)
 def memory_limit() -> Iterator[None]:
-    """Let this process grow by 1 GiB at most, so that a template bomb fails its test and not the machine."""
+    """Limit the growth of this process to 1 GiB, so that a template bomb fails its test and not the machine."""
     limits_before = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:  # noqa: PTH123 - a file of the kernel
         size = int(file.read().split()[0]) * resource.getpagesize()

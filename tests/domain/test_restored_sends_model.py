@@ -68,19 +68,19 @@ class Model:
         self.home.send(self.home.campaign(self.list_id, name=f"News {self.names}"))
 
     def enrol(self, count: int, _: bool) -> None:
-        """Let contacts enter the flow."""
+        """Enrol contacts who are not in the flow."""
         live = {number for (number,) in rows("SELECT contact_id FROM run WHERE status = 'live'")}
         entering = [number for number in self.contacts if number not in live][:count]
         start_runs(self.home, Flow.get_by_id(self.flow_id), *entering)
         advance_until_idle()
 
     def pass_time(self, _: int, __: bool) -> None:
-        """Let the wait of the flow end."""
+        """Advance the clock to the end of the wait step, and run what is due."""
         self.home.advance(61)
         advance_until_idle()
 
     def accept(self, row: LedgerRow) -> tuple[str, str]:
-        """Let the server accept a message."""
+        """Accept a message as the server."""
         key = (name_source(row), row.recipient)
         self.accepted[key] = self.accepted.get(key, 0) + 1
         self.unsettled.add(key)

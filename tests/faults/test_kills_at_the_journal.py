@@ -27,7 +27,7 @@ PLACES = [
 
 
 def kill_at(server: Server, call: str, file: Path, number: int) -> "subprocess.Popen[str]":
-    """Let the server be killed at its n-th call with a file; skip the test if strace cannot do that."""
+    """Kill the server at its n-th system call with a file; skip the test if strace cannot do that."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     command = ["strace", "-f", "-P", str(file), "-e", f"inject={call}:signal=SIGKILL:when={number}", "-o", "/dev/null"]

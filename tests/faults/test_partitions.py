@@ -83,7 +83,7 @@ def wait_until(is_true: Callable[[], bool], timeout: float) -> None:
 
 
 def promote(machine: Machine) -> None:
-    """Let a person take the lease for a machine, while the other one may still send, and start its service."""
+    """Take the lease for a machine, as an operator does while the other one may still send, and start its service."""
     machine.stop()
     machine.cli("promote", "--lease-only", timeout=120)
     machine.start()

@@ -74,7 +74,7 @@ class Shop:
         self.clock.advance(moment.timestamp() + seconds - self.clock.now())
 
     def click(self, *names: str) -> None:
-        """Let the flow send emails to contacts now, and follow the link of each of them two minutes later."""
+        """Start the flow for contacts, and click the link of each email that it sends, two minutes later."""
         expected = len(self.sink.messages) + CLICKS * len(names)
         sent = self.api.get(self.flow_path).expect(200)["sent_count"]
         for name in names:

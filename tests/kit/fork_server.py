@@ -264,7 +264,7 @@ class _Subprocess:
 
 
 def _fork_workers() -> None:
-    """Let this process, which has no thread yet, fork its child processes instead of starting programs."""
+    """Make this process fork its child processes instead of starting programs. It must not have a thread yet."""
     from appliance.core import executable
 
     connection, listener = _open_connection()

@@ -52,11 +52,11 @@ class Namespace:
             _ip("-n", self.name, "route", "add", f"{target}/32", "via", self._address(link, 1))
 
     def cut_store(self) -> None:
-        """Let all packets to and from the store vanish."""
+        """Drop all packets to and from the store."""
         _ip("link", "set", self._device("store", "a"), "down")
 
     def cut_answers(self) -> None:
-        """Let only the answers of the store vanish: requests on an open connection still arrive."""
+        """Drop only the responses of the store: requests on an open connection still arrive."""
         _ip("route", "add", "blackhole", f"{self._address('store', 2)}/32")
 
     def heal(self) -> None:

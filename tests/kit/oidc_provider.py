@@ -149,7 +149,7 @@ class HostileProviders:
         return self._providers[host]
 
     def reset(self) -> None:
-        """Let all of them tell the truth again."""
+        """Reset all providers, so that they send correct documents and tokens again."""
         for provider in self._providers.values():
             provider.reset()
 

@@ -111,7 +111,7 @@ class Race:
     opt_outs: list[OptOut] = field(default_factory=list)
 
     def follow(self, api: Client, path: str, tries: int) -> None:
-        """Let the readers race a campaign until it is completed; they rest from `tries` opt-outs on."""
+        """Opt contacts out while a campaign is sent, about `tries` of them; return once the campaign is completed."""
         already_stored, completed = len(self.sink.messages), list[Any]()
         waiting = threading.Thread(target=lambda: completed.append(wait_until_completed(api, path, timeout=600)))
         waiting.start()

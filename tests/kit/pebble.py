@@ -176,7 +176,7 @@ class Front:
         self._released.clear()
 
     def release(self) -> None:
-        """Let a held response go, and hold no more."""
+        """Release the held response, and hold no further one."""
         self._hold_path = ""
         self._released.set()
 

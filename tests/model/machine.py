@@ -144,7 +144,7 @@ class FlowMachine(RuleBasedStateMachine):
 
     @rule(hours=st.integers(1, 6), kill=st.integers(0, 3), after=st.floats(0, 0.03))
     def pass_time(self, hours: int, kill: int, after: float) -> None:
-        """Let hours pass; the service may be killed while it processes what is due."""
+        """Advance the clock by hours; the service may be killed while it processes what is due."""
         self.stage.clock.advance(hours=hours)
         self._maybe_kill(kill, after)
         self.example.check_when_idle()

@@ -25,7 +25,7 @@ PEOPLE = tuple(f"p{number:02d}@people.example" for number in range(COUNT))
 
 
 def defer(sink: Any, addresses: tuple[str, ...]) -> None:
-    """Let the server defer messages to these addresses from now on, and accept all others."""
+    """Defer messages to these addresses from now on, and accept all others."""
     sink.rules.clear()
     for address in addresses:
         sink.rules.reject("rcpt", address, code=451, text="4.2.0 Try again later")
