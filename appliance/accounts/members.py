@@ -1,4 +1,4 @@
-"""Who belongs to which account, and as what.
+"""Memberships of users in accounts, each with a role.
 
 A person has one row of `user`, with the address, the password and the second factor, and one row of `team_member` for
 each account. The functions return users who are loaded together with one of their accounts, as `user.member`; such a

@@ -1,4 +1,4 @@
-"""What a proposal changes, value by value, so that a user sees all of it side by side."""
+"""The differences of a proposal, value by value, so that a user sees all changes side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any

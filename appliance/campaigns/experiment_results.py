@@ -1,4 +1,4 @@
-"""What the counts of a campaign's A/B test or holdout say: figures of each variant, the decision, and the sample size.
+"""The results of a campaign's A/B test or holdout: figures of each variant, the decision, and the sample size.
 
 The recipients that are compared are those of each batch as it was assigned, whatever became of their messages: fixed
 shares are what makes the evidence valid (docs/decisions.md#22). For the same reason an event counts whether or not its

@@ -1,4 +1,4 @@
-"""What the messages changed: the conversions of those who got them, compared with those who were held out."""
+"""The effect of messages: the conversions of contacts who got them, compared with contacts who were held out."""
 
 import math
 from statistics import NormalDist

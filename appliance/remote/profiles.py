@@ -1,4 +1,7 @@
-"""Profiles: the address of a Campanero with an API key, by name, in a file that only its owner can read."""
+"""The profiles of the commands for scripts: by name, the address of an installation and an API key for it.
+
+They are stored in a file that only its owner can read, written by `campanero login`.
+"""
 
 import fcntl
 import ipaddress

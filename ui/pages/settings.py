@@ -1,4 +1,8 @@
-"""The settings pages: account, consent and frequency rules, data, and health."""
+"""The settings pages: account, consent and frequency rules, data, and health.
+
+The switch that stops all sending, the theme of a browser, and the messages of a restored backup are also here. Other
+settings have modules of their own, such as `sending.py`, `brand.py` and `users.py`.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What the fields of a step's form, or of the trigger's, offer to choose from."""
+"""The choices in the fields of the form of a step or trigger, and the menu of steps."""
 
 from typing import Any
 

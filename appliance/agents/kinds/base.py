@@ -1,4 +1,4 @@
-"""What all kinds of proposals have in common, and the version of a campaign or flow that a user approves."""
+"""The declaration of a kind of proposal, and the version of a campaign or flow that a user approves."""
 
 import hashlib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What programs read and delete at the door of Mailgun: events, and the suppressions of an address.
+"""The endpoints of the Mailgun door that read events, and read and lift the suppressions of an address.
 
 The kinds of events are described in the guide `ui/guides/other-apis.md`. A program reads the next page of events by the
 URL `paging.next`, whose last part contains the position (`_Page`).

@@ -1,4 +1,4 @@
-"""What tools show: hidden characters are removed, personal data is masked on request, and the size is bounded.
+"""Clean the output of tools: remove hidden characters, mask personal data on request, and limit the size.
 
 Names, subjects and data of events may be written by anybody, with instructions for a language model in them. Therefore
 every invisible character is removed from texts, and a result is put between random markers that no data can contain

@@ -1,4 +1,4 @@
-"""What this machine stores about its copies: the last one, its base, and one-time identities that read them.
+"""The state of copies on this machine: the last copy, its base, and one-time identities that read them.
 
 The folder `copies` of the data directory contains `state.json`, the page index of the newest full copy, the recovery
 key that a passphrase protects, and `spool` with a copy that is not yet uploaded. Everything in it is encrypted or of no

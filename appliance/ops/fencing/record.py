@@ -1,11 +1,11 @@
-"""The lease object: its content, and the identity of this machine.
+"""The lease object in a store, which names the one machine that may send, and the identity of this machine.
 
 Each machine measures durations itself, and the epoch shows which machine took the lease last, so wrong clocks do not
 matter. Times in the object are only displayed, or compared with other times of the same machine.
 
 The object is signed with the installation's key, which both machines have. Otherwise another writer of the store could
-empty `blocks`; a promotion would then hold nothing, and messages would be sent twice. Such a writer can still delete
-the object or replace it with an earlier one.
+empty `blocks`, the ranges of messages that may have been sent; a promotion would then hold nothing, and messages would
+be sent twice. Such a writer can still delete the object or replace it with an earlier one.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What every tool of the MCP server is made of: its declaration, its calls of the API, and its result.
+"""The base of all tools of the MCP server: the declaration of a tool, its calls of the API, and its result.
 
 A tool does nothing by itself: it calls the API in process with the credential of its caller, so it can do only what the
 same credential can do over HTTP (`appliance/api/in_process.py`).
