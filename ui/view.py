@@ -458,9 +458,8 @@ def email_policy(has_remote_images: bool = True) -> str:
 def render_email(html: str, has_remote_images: bool = True) -> HTTPResponse:
     """Return the HTML of an email as a document whose links open in a new window; for an empty email return a note.
 
-    Without `has_remote_images`, images of other servers are not loaded.
-
-    The tracking pixel is removed, so that displaying the email is not counted as an open.
+    Without `has_remote_images`, images of other servers are not loaded. The tracking pixel is removed, so that
+    displaying the email is not counted as an open.
     """
     if not html.strip():
         return _note_response(gettext("This email has no content yet."))

@@ -495,8 +495,8 @@ def activate(
 ) -> Flow:  # fmt: skip
     """Publish the draft and activate the flow, or resume it if it is paused.
 
-    Overdue messages are dropped as `lifecycle.activate` does. Raises NotFound, and the errors of `publish` and
-    `lifecycle.activate`.
+    `skip_overdue_seconds` and `messages` are those of `lifecycle.activate`. Raises NotFound, and the errors of
+    `publish` and `lifecycle.activate`.
     """
     require_write_transaction()
     publish(account_id, flow_id, by, messages)

@@ -433,7 +433,10 @@ _MAX_REFUSED_PARTS = 5
 
 
 class Task(Struct):
-    """HTML to sanitize in the child: rich text, a fragment, or a document, whose style rules it `inlines`."""
+    """HTML to sanitize in the child process: rich text, a fragment, or a document.
+
+    With `inlines`, the style rules of a document are written into the `style` attributes of its elements.
+    """
 
     kind: Literal["text", "fragment", "document"]
     html: str

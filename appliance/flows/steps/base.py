@@ -142,10 +142,10 @@ class StepContext(NamedTuple):
     rules: SimulationRules = NO_RULES
 
     def get_time(self, run: ActiveRun) -> int:
-        """Return the time of a run in Unix milliseconds: the current time, except in a simulation with own times.
+        """Return the time of a run in Unix milliseconds: the current time, or with `has_own_times` its due time.
 
-        A run that has waited continues 1 ms after its due time. Otherwise a second wait for the same time of day would
-        end at once, and not after a day as in reality.
+        In such a simulation, a run that has waited continues 1 ms after its due time. Otherwise a second wait for the
+        same time of day would end at once, and not after a day as in reality.
         """
         return run.due_at + (run.step_visit_id is not None) if self.rules.has_own_times else self.now
 

@@ -113,9 +113,10 @@ class ReplacingChooser:
 
 
 class RulesChooser:
-    """The `TransportChooser` that applies rules to the rows of one reading, beginning with the present states.
+    """The `TransportChooser` that applies rules to the rows of one call of the queue reader.
 
-    `begin_probe` is that of the circuit breaker: a transport that gets a probe takes no other message.
+    `states` are those of the transports at the start of the call. `begin_probe` is that of the circuit breaker: a
+    transport that gets a probe takes no other message.
     """
 
     def __init__(

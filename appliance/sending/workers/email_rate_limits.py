@@ -269,7 +269,7 @@ class EmailRateLimits(RateLimits):
         return TransportStates(frozenset(self.list_unavailable(unavailable)), frozenset(full), frozenset(throttled))
 
     def get_chooser(self, unavailable: Collection[str], begin_probe: Callable[[LedgerRow], bool]) -> TransportChooser:
-        """Return the chooser of transports by the rules (`TransportRules`), with the present states."""
+        """Return the chooser of transports by the rules (`TransportRules`) and the current states of transports."""
         if not self._rules.has_choice:
             return ReplacingChooser(self._rules)
         return RulesChooser(self._rules, self._get_states(unavailable), begin_probe)
