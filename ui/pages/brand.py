@@ -166,7 +166,7 @@ async def build_context(account_id: int, form: Form) -> dict[str, Any]:
 
 
 async def set_logo(account_id: int, filename: str, picture: Picture) -> tuple[str, tuple[str, ...]]:
-    """Store a picture as the logo of the brand; return the logo before, or an empty text, and the colours found."""
+    """Store a picture as the logo of the brand; return the previous logo (or "") and the colours of the picture."""
 
     def store_logo() -> str:
         previous = brand.get(account_id).logo or ""
