@@ -319,6 +319,8 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
         faults.collect(passwords.check_length, changes.password)
     if user.id == actor.id and (gets_password or isinstance(changes.password, str)):
         faults.add("password", gettext("is your own; change it with your current password"))
+    if user.id == actor.id and "otp" in values:
+        faults.add("otp", gettext("is your own; disable it with password and code"))
     if (role != "owner" or disabled) and _is_last_owner(user):
         faults.add("role", gettext("would leave the account without an owner"))
     faults.check()

@@ -216,8 +216,10 @@ async def update_user(request: ApiRequest) -> ApiResponse:
         password_hash = await asyncio.to_thread(passwords.hash_password, changes.password)
 
     def write() -> models.User:
-        user = users.update(request.caller, request.id, changes, password_hash)
-        return user if changes.otp is UNSET else login.reset_second_factor(request.caller, request.id)
+        users.update(request.caller, request.id, changes, password_hash)
+        if changes.otp is not UNSET:
+            login.reset_second_factor(request.caller, request.id)
+        return users.get(request.account_id, request.id)
 
     return ApiResponse(serialize_user(await commit(write)))
 

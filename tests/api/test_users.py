@@ -8,6 +8,7 @@ from tests.api.test_threats_pages import Visitor
 from tests.kit.api_users import add_user, login, user_client
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
+from tests.ui.test_login import enable_second_factor
 
 OTHER = "another good password"
 PEOPLE = (("GET", "/users"), ("POST", "/users"), ("GET", "/users/1"), ("PATCH", "/users/1"), ("DELETE", "/users/1"))
@@ -51,6 +52,19 @@ def test_create_change_disable_and_enable_a_user(server: Server, owner: Client) 
     user_client(server, "ann@example.org", OTHER)
 
 
+def test_the_second_factor_of_a_colleague_is_reset(server: Server, owner: Client) -> None:
+    """Afterwards the password is enough; a colleague without a second factor gets the same answer."""
+    body = {"email": "otto@example.org", "role": "editor", "password": PASSWORD}
+    path = f"/users/{owner.post('/users', body).expect(201)['id']}"
+    assert owner.patch(path, {"otp": False}).expect(200)["otp"] is False
+    enable_second_factor(Visitor(server, "otto@example.org"))
+    assert owner.get(path).expect(200)["otp"] is True
+    assert login(server, "otto@example.org", PASSWORD).expect(401)["code"] == "otp_required"
+    changed = owner.patch(path, {"otp": False, "role": "viewer"}).expect(200)
+    assert (changed["otp"], changed["role"]) == (False, "viewer")
+    assert login(server, "otto@example.org", PASSWORD).status == 200
+
+
 def test_invalid_users_are_rejected(owner: Client) -> None:
     """All errors are reported at once; an existing email is taken."""
     response = owner.post("/users", {"email": "nobody", "role": "king", "name": " ", "password": 7})
@@ -71,7 +85,8 @@ def test_users_cannot_lock_themselves_out(owner: Client, team: dict[str, Client]
     assert owner.delete("/users/1").expect(422)["validation_errors"]["disabled"] == ["must not be your own user"]
     assert "password" in owner.patch("/users/1", {"password": OTHER}).expect(422)["validation_errors"]
     # A stolen token must not remove the second factor
-    assert "otp" in owner.patch("/users/1", {"otp": False}).expect(422)["validation_errors"]
+    both = owner.patch("/users/1", {"otp": False, "role": "viewer"}).expect(422)["validation_errors"]
+    assert set(both) == {"otp", "role"}
     assert owner.get("/user").status == 200
     admin = team["admin"]
     assert admin.patch("/users/1", {"name": "Mine"}).expect(403)["required_role"] == "owner"
