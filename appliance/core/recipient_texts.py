@@ -169,6 +169,7 @@ _TEXTS = {
         "recipient", "You entered an address that ends in <b>{domain}</b>. Did you mean <b>{suggestion}</b>?"
     ),
     "form_typo_again": pgettext_noop("recipient", "Correct the address"),
+    "form_continue": pgettext_noop("recipient", "Continue without changes"),
     # Error pages.
     "lost_heading": pgettext_noop("recipient", "This link does not work"),
     "lost_lead": pgettext_noop(

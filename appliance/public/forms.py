@@ -11,7 +11,7 @@ from appliance.api import http
 from appliance.api.http import ApiError
 from appliance.content import brand as brands
 from appliance.core import addresses, clock, crypto
-from appliance.core.domain_typos import suggest_domain
+from appliance.core.domain_typos import suggest_address, suggest_domain
 from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
 from appliance.forms import fields, store, submissions
 from appliance.forms.fields import Field, list_fields
@@ -50,7 +50,8 @@ def _read_query(request: Request, form: Form) -> dict[str, str]:
 async def submit_form(request: Request, token: str) -> HTTPResponse:
     """Process a submission from the form's own page, and redirect or show the thank-you page.
 
-    Invalid input shows the form again with the errors at their fields. A submission with a filled honeypot field is
+    Invalid input shows the form again with the errors at their fields. A probable typo in the domain of the address is
+    shown on the thank-you page, which then links to the redirect URL. A submission with a filled honeypot field is
     dropped but gets the same response as a valid submission.
     """
     language = pages.detect_language(request)
@@ -78,8 +79,15 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
         response.headers["Retry-After"] = str(error.retry_after)
         return response
     redirect_url = store.get_redirect_url(form)
-    if redirect_url:
+    suggestion = await fetch_public(suggest_domain, submission.address.value)
+    if redirect_url and suggestion is None:
         return HTTPResponse("", 303, {**pages.PAGE_HEADERS, "Location": redirect_url})
+    return await _thanks_page(form, submission, suggestion, redirect_url)
+
+
+async def _thanks_page(
+    form: Form, submission: Submission, suggestion: str | None, redirect_url: str | None
+) -> HTTPResponse:
     # A phone number without an email address is not confirmed by email.
     is_mailed = form.double_opt_in and submission.address.kind == "email"
     return pages.render_page(
@@ -90,7 +98,9 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
         is_mailed=is_mailed,
         address=addresses.mask_address(submission.address.value),
         domain=submission.address.value.rpartition("@")[2],
-        suggestion=await fetch_public(suggest_domain, submission.address.value),
+        suggestion=suggestion,
+        redirect_url=redirect_url,
+        frames=_list_frames(form),
     )
 
 
@@ -162,7 +172,6 @@ async def _form_page(
     status: int = 200,
 ) -> HTTPResponse:
     style = await fetch_public(brands.get_page_style, form.account_id, language)
-    frames = " ".join(form.origins) or "'none'"
     return pages.render_page(
         "form.html",
         style,
@@ -170,8 +179,13 @@ async def _form_page(
         form=form,
         form_html=fields.render_form(form, style.language, raw, errors, shown_at),
         leads=_origin_of(store.get_redirect_url(form)),
-        frames=frames,
+        frames=_list_frames(form),
     )
+
+
+def _list_frames(form: Form) -> str:
+    """Return the websites that may show the pages of a form in a frame, as a source list of the policy."""
+    return " ".join(form.origins) or "'none'"
 
 
 def _origin_of(url: str | None) -> str:
@@ -183,8 +197,8 @@ def _origin_of(url: str | None) -> str:
     return f"{parts.scheme}://{parts.netloc}" if _HOST_PATTERN.fullmatch(parts.netloc) else ""
 
 
-# Submissions by the API, for forms on other websites. They need only the public key of the form, and every success has
-# the same response.
+# Submissions by the API, for forms on other websites. They need only the public key of the form, and a success has the
+# same response whether or not the address is known.
 
 _FORM_CONTENT_TYPES = ("application/json", "application/x-www-form-urlencoded")
 _MAX_FORM_FIELDS = 200
@@ -210,8 +224,9 @@ def _build_cors_headers(request: Request, form: Form) -> dict[str, str]:
 async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
     """Process a submission from another website; the response does not reveal whether the address is known.
 
-    A submission with a filled honeypot field is dropped and gets the same response as a valid submission. An HTML form
-    is redirected if the form has a redirect URL. Raises NotFound if the form does not exist; all other errors become
+    `suggested_email` is an address without a probable typo in its domain, or null; it follows from the address alone. A
+    submission with a filled honeypot field is dropped and gets the same response as a valid submission. An HTML form is
+    redirected if the form has a redirect URL. Raises NotFound if the form does not exist; all other errors become
     responses with CORS headers.
     """
     form = await fetch_public(store.find_by_key, public_key)
@@ -230,7 +245,8 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
     redirect_url = store.get_redirect_url(form)
     if is_html_form and redirect_url:
         return HTTPResponse("", 303, {**cors, "Location": redirect_url})
-    return http.json_response({"accepted": True}, 202, cors)
+    suggested = await fetch_public(suggest_address, str(raw.get("email") or "").strip())
+    return http.json_response({"accepted": True, "suggested_email": suggested}, 202, cors)
 
 
 def _parse_api_body(request: Request, form: Form) -> tuple[bool, Mapping[str, Any]]:

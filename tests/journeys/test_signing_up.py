@@ -25,6 +25,7 @@ from tests.kit.shared_clock import clock, server
 __all__ = ["clock", "server"]
 # Each request can have its own client address
 SERVER_ENV = BEHIND_PROXY
+ACCEPTED = {"accepted": True, "suggested_email": None}
 SCANNERS = ("BarracudaCentral", "Mozilla/5.0 (compatible; SafeLinks)", "curl/8", "")
 
 
@@ -32,7 +33,7 @@ def test_double_opt_in(server: Server) -> None:
     """A submission creates no contact until its link is confirmed; then contact, consent and events exist."""
     form = create_form(server, "Letter", fields=["email", "first_name", "data.city"], consent_text="Yes, news please")
     submission = {"email": "new@example.org", "first_name": "Ana", "data": {"city": "Bath", "other": "x"}, "extra": 1}
-    assert submit_form(server, form, **submission).expect(202) == {"accepted": True}
+    assert submit_form(server, form, **submission).expect(202) == ACCEPTED
     (email,) = wait_for_system_emails(server, "new@example.org")
     assert find_contact(server, "new@example.org") is None
     page = request_as_visitor(server, "GET", get_link(email))
@@ -117,6 +118,41 @@ def test_a_typo_in_the_domain_is_accepted_and_named(server: Server, address: str
     assert (f"Did you mean <b>{suggestion}</b>?" in thanks.text) is (suggestion is not None)
     assert (f'href="{path}"' in thanks.text) is (suggestion is not None)
     assert wait_for_system_emails(server, address)
+
+
+def test_a_typo_is_named_before_the_redirect(server: Server) -> None:
+    """Instead of redirecting at once, the page names the typo, with a link to the redirect URL; bots see the same."""
+    target = "https://shop.example/thanks?a=1&b=2"
+    form = create_form(server, "Typo and redirect", redirect_url=target)
+    path, client = f"/f/{form['public_key']}", {"X-Forwarded-For": "203.0.113.24"}
+    right = request_as_visitor(server, "POST", path, {"email": "right@gmail.com"}, **client)
+    assert (right.status, right.headers["Location"]) == (303, target)
+    for fields in ({}, {"website": "https://spam.example"}):
+        page = request_as_visitor(server, "POST", path, {"email": "redirect@gmail.con", **fields}, **client)
+        assert page.status == 200 and "Did you mean <b>gmail.com</b>?" in page.text
+        assert f'href="{target.replace("&", "&amp;")}"' in page.text and f'href="{path}"' in page.text
+    assert wait_for_system_emails(server, "redirect@gmail.con")
+
+
+def test_the_api_names_a_typo(server: Server) -> None:
+    """The response to a script suggests the probable address, which depends on nothing but the one it sent."""
+    form = create_form(server, "Typo of a script", fields=["email", "phone"])
+    suggested = {"accepted": True, "suggested_email": "Script@gmail.com"}
+    for fields in ({}, {"website": "https://spam.example"}):
+        assert submit_form(server, form, email=" Script@GMAIL.con ", **fields).expect(202) == suggested
+    for fields in ({"email": "script@gmail.com"}, {"phone": "+14155550199"}):
+        assert submit_form(server, form, **fields).expect(202)["suggested_email"] is None
+    assert wait_for_system_emails(server, "Script@gmail.con")
+
+
+def test_websites_that_may_embed_the_form_show_its_thanks(server: Server) -> None:
+    """A form in a frame of an allowed website shows its page of thanks there."""
+    form = create_form(server, "In a frame", origins=["https://shop.example"])
+    path, client = f"/f/{form['public_key']}", {"X-Forwarded-For": "203.0.113.25"}
+    thanks = request_as_visitor(server, "POST", path, {"email": "embedded@example.org"}, **client)
+    for page in (request_as_visitor(server, "GET", path), thanks):
+        assert page.status == 200
+        assert page.headers["Content-Security-Policy"].endswith("frame-ancestors https://shop.example")
 
 
 def test_the_submission_event_has_network_and_browser(server: Server) -> None:
@@ -312,7 +348,7 @@ def test_a_submission_overwrites_no_field(server: Server) -> None:
 def test_bots_and_invalid_submissions(server: Server) -> None:
     """A filled honeypot is accepted and dropped; invalid input returns an error and writes no log entry."""
     form = create_form(server, "Trap")
-    assert submit_form(server, form, email="bot@example.org", website="https://x").expect(202) == {"accepted": True}
+    assert submit_form(server, form, email="bot@example.org", website="https://x").expect(202) == ACCEPTED
     errors = submit_form(server, form, email="no address").expect(422)["validation_errors"]
     assert errors == {"email": ["is invalid"]}
     assert submit_form(server, form).expect(422)["validation_errors"] == {"email": ["can't be blank"]}

@@ -404,6 +404,12 @@ def _build_form_submission() -> dict[str, Any]:
         "description": "ids of the lists that the contact chose from the form's `topic_ids`; others are ignored",
     }  # fmt: skip
     accepted = {"const": True, "description": "always true; reveals nothing about the address"}
+    suggested = {
+        "type": ["string", "null"],
+        "description": "`email` with the domain of a large mailbox provider, if its own is probably a typo of it, such "
+        "as gmail.con; ask the visitor. The address is accepted as it is.",
+    }
+    answer = _object_schema(("accepted", "suggested_email"), accepted=accepted, suggested_email=suggested)
     body = {"schema": _object_schema(**properties)}
     example = request_examples.find_examples(f"POST {FORM_SUBMISSION_PATH}")
     kinds = {JSON: {**body, "examples": example}, "application/x-www-form-urlencoded": body}
@@ -420,7 +426,7 @@ def _build_form_submission() -> dict[str, Any]:
         }],
         "requestBody": {"required": True, "content": kinds},
         "responses": {
-            "202": _json_response("Accepted", _object_schema(("accepted",), accepted=accepted), {"accepted": True}),
+            "202": _json_response("Accepted", answer, {"accepted": True, "suggested_email": None}),
             "303": {"description": "Redirect of a browser form to the `redirect_url`"},
             **{str(status): error_reference(status) for status in (400, 404, 413, 415, 422, 429, 500, 503)},
         },

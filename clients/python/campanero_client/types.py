@@ -11110,6 +11110,11 @@ class SubmitFormResult(TypedDict):
     accepted: Literal[True]
     """Always true; reveals nothing about the address."""
 
+    suggested_email: str | None
+    """`email` with the domain of a large mailbox provider, if its own is probably a typo of it, such as gmail.con;
+    ask the visitor. The address is accepted as it is.
+    """
+
 
 class GetHealthzResult(TypedDict):
     """GetHealthzResult."""

@@ -7943,6 +7943,11 @@ export interface SubmitFormBody {
 export interface SubmitFormResult {
   /** always true; reveals nothing about the address */
   accepted: true;
+  /**
+   * `email` with the domain of a large mailbox provider, if its own is probably a typo of it, such as gmail.con;
+   * ask the visitor. The address is accepted as it is.
+   */
+  suggested_email: string | null;
 }
 
 export interface GetHealthzResult {
