@@ -176,7 +176,9 @@ def check_local_time(case: PreflightInput) -> Iterator[Finding]:
         yield Finding("preflight_failed", gettext("the local time has passed in every time zone"), _FIELD)
     setup = variants.find(campaign.id)
     if setup is not None and setup.experiment.uneven:
-        message = gettext("a test that gives better variants more recipients cannot be sent at a local time")
+        message = gettext(
+            "a test that sends better variants to more contacts cannot be sent by local time or best hour"
+        )
         yield Finding("preflight_failed", message, "experiment.uneven")
 
 

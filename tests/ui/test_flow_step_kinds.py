@@ -249,7 +249,7 @@ def test_testing_the_branches_of_a_random_split(user: ScriptlessBrowser, api: Cl
     page.fill("Find the winner by", "Conversions (an event)")
     page = page.press("Save")
     page.fill("Event", "Placed an order (paid)")
-    page.fill("Who decides", "A person")
+    page.fill("Who chooses the winner", "I choose")
     page.check("Send more contacts to better branches during the test")
     page = page.press("Save")
     (step,) = api.get(f"/flows/{flow}").expect(200)["steps"]

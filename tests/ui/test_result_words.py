@@ -1,11 +1,12 @@
-"""What pages say about the figures of holdout groups and replays."""
+"""What pages say about the figures of holdout groups, tests of flows and replays."""
 
 import pytest
 
-from appliance.experiments.decision import ConfidenceInterval
+from appliance.experiments.decision import ConfidenceInterval, ExperimentDecision
 from appliance.flows import triggers
 from appliance.flows.holdouts import FlowHoldout
 from appliance.flows.replay_result import ReplayResult, ReplayStep, ReplayStepCounts, ReplayTotals
+from appliance.flows.split_results import SplitTestResult, SplitVariant
 from ui.widgets import experiment_words, replay_words
 
 
@@ -22,6 +23,21 @@ def test_plausible_differences_are_fewer_or_more(low: float, high: float, senten
     interval = ConfidenceInterval((low + high) / 2, low, high)
     figures = FlowHoldout(0.1, None, "order_paid", 111, 17, 7, 0, 0.15, 0.0, interval, interval, interval)
     assert sentence in experiment_words.describe_flow_holdout(figures).detail
+
+
+def test_a_test_of_a_flow_is_about_contacts() -> None:
+    """Contacts take a branch whether or not it sends them a message, so no sentence calls them recipients."""
+    interval = ConfidenceInterval(0.04, -0.1, 0.2)
+    branches = [SplitVariant(number, f"b{number}", name, 0.5, 500, converted, 0, 0, 0.6, 0)
+                for number, name, converted in ((1, "Short", 52), (2, "Long", 50))]  # fmt: skip
+    figures = SplitTestResult(
+        "testing", "clicks", None, False, False, "person", None, None, None, None,
+        ExperimentDecision("too_close", 1, 2, interval, interval), branches,
+    )  # fmt: skip
+    title, _ = experiment_words.describe_decision(figures)
+    assert title == "Too close to call after 1,000 contacts."
+    sentence = experiment_words.describe_difference(figures)
+    assert sentence.startswith("Short has 4% more clicks per contact than Long.")
 
 
 def test_a_replay_counts_the_held_out() -> None:

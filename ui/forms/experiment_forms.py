@@ -40,7 +40,7 @@ _SETTINGS = (
     FormPart(gettext_noop("Recipients of the test"), ("split", "share")),
     FormPart(gettext_noop("Winner is decided by"), ("metric", "event", "by_amount"), True),
     FormPart(gettext_noop("End of the test"), ("end", "end_unit")),
-    FormPart(gettext_noop("Who decides"), ("decided_by", "too_close")),
+    FormPart(gettext_noop("Who chooses the winner"), ("decided_by", "too_close")),
     FormPart(gettext_noop("Uneven shares"), ("uneven",), True),
     FormPart(gettext_noop("Holdout group"), ("control", "holdout"), True),
 )

@@ -131,7 +131,6 @@ def describe_decision(result: TestFigures) -> tuple[str, str]:
     decision = result.decision
     if decision is None:
         return gettext("The test starts with the first message."), "info"
-    recipients = sum(row.test_recipients for row in result.variants)
     leader, chance = _name(result, decision.leader), result.variants[decision.leader - 1].chance or 0.0
     if decision.code == "winner":
         text = (
@@ -143,9 +142,7 @@ def describe_decision(result: TestFigures) -> tuple[str, str]:
     if decision.code == "too_close" and result.winner is not None and result.chosen_by not in (None, "service"):
         return gettext("The winner was chosen before the result was clear."), ""
     if decision.code == "too_close":
-        return ngettext(
-            "Too close to call after %(num)s recipient.", "Too close to call after %(num)s recipients.", recipients
-        ), ""  # fmt: skip
+        return _describe_too_close(result), ""
     if decision.code == "too_early":
         converted = sum(row.converted for row in result.variants)
         return _describe_early(result, converted), "info"
@@ -154,6 +151,14 @@ def describe_decision(result: TestFigures) -> tuple[str, str]:
         name=leader, chance=format_chance(chance),
     )  # fmt: skip
     return text, "info"
+
+
+def _describe_too_close(result: TestFigures) -> str:
+    # Contacts who take a branch of a flow need not be recipients of a message.
+    number = sum(row.test_recipients for row in result.variants)
+    if isinstance(result, SplitTestResult):
+        return ngettext("Too close to call after %(num)s contact.", "Too close to call after %(num)s contacts.", number)
+    return ngettext("Too close to call after %(num)s recipient.", "Too close to call after %(num)s recipients.", number)
 
 
 def _describe_early(result: TestFigures, converted: int) -> str:
@@ -176,11 +181,13 @@ def describe_difference(result: TestFigures) -> str:
     if decision is None or decision.code == "too_early" or decision.ratio.estimate is None:
         return ""
     names = {"leader": _name(result, decision.leader), "other": _name(result, decision.runner_up)}
-    label = _metric_label(result)
-    sentence = gettext(
-        "%(leader)s has %(difference)s more %(label)s per recipient than %(other)s.",
-        difference=formats.share(max(decision.ratio.estimate, 0)), label=label, **names,
-    )  # fmt: skip
+    text = (
+        gettext_noop("%(leader)s has %(difference)s more %(label)s per contact than %(other)s.")
+        if isinstance(result, SplitTestResult)
+        else gettext_noop("%(leader)s has %(difference)s more %(label)s per recipient than %(other)s.")
+    )
+    difference = formats.share(max(decision.ratio.estimate, 0))
+    sentence = gettext(text, difference=difference, label=_metric_label(result), **names)
     return f"{sentence} {_describe_range(decision.ratio)}".strip()
 
 

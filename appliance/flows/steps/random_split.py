@@ -69,11 +69,11 @@ class RandomSplit(StepKind):
             ),
         ),
         StepField(
-            "decided_by", gettext_noop("Who decides"), "choice", applies_to=split_tests.METRICS,
+            "decided_by", gettext_noop("Who chooses the winner"), "choice", applies_to=split_tests.METRICS,
             default=split_tests.SERVICE,
             options=(
                 (split_tests.SERVICE, gettext_noop("Automatically, as soon as the winner is clear")),
-                (split_tests.PERSON, gettext_noop("A person")),
+                (split_tests.PERSON, gettext_noop("I choose")),
             ),
             help=gettext_noop("Then all new contacts take the winner. Contacts in the flow keep their branch."),
         ),
