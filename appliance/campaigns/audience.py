@@ -4,7 +4,8 @@ A member is any contact that lists, segment and exclusions select. A recipient i
 same SQL counts the audience and selects the contacts that get a message.
 """
 
-from collections.abc import Hashable
+import json
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -453,8 +454,11 @@ class Neighbours(NamedTuple):
     after: int | None
 
 
-def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
-    """Return a page of the contacts that the query selects, ordered by id; raises NotFound for an unknown campaign."""
+def list_group(account_id: int, campaign_id: int, query: GroupQuery, languages: Sequence[str] | None = None) -> Page:
+    """Return a page of the contacts that the query selects, ordered by id; raises NotFound for an unknown campaign.
+
+    With `languages` (tags), only contacts with one of these languages are returned.
+    """
     campaign = store.get(account_id, campaign_id)
     reason = query.why if isinstance(query.why, str) else None
     sql, parameters = _filter_excluded(campaign) if reason == LEFT_OUT else _filter_by_reason(campaign, reason)
@@ -464,6 +468,12 @@ def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
         parameters["words"] = search_query
     if query.nameless is True:
         sql += " AND contact IN (SELECT id FROM contact WHERE account_id = :account AND coalesce(first_name, '') = '')"
+    if languages is not None:
+        sql += (
+            " AND contact IN (SELECT id FROM contact WHERE account_id = :account "
+            "AND language IN (SELECT value FROM json_each(:languages)))"
+        )
+        parameters["languages"] = json.dumps(languages)
     limit = query.size()
     offset = min((query.page - 1) * limit, _MAX_ID)
     total = int(scalar(f"SELECT count(*) FROM ({sql})", parameters))

@@ -325,8 +325,9 @@ def _check_completeness(summary: TranslationSummary) -> Iterator[Finding]:
 
 
 def _name_texts(summary: TranslationSummary, state: str) -> str:
-    """Return the labels of the first texts in a state, each once."""
-    labels = list(dict.fromkeys(text.text.label for text in summary.texts if text.state == state))
+    """Return the labels of the first texts in a state, each once; a text of a section has that of its section."""
+    texts = [entry.text for entry in summary.texts if entry.state == state]
+    labels = list(dict.fromkeys(text.section or text.label for text in texts))
     return ", ".join(labels[:_MAX_NAMED_TEXTS]) + ("…" if len(labels) > _MAX_NAMED_TEXTS else "")
 
 

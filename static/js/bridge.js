@@ -99,11 +99,16 @@
   narrow.addEventListener("change", () => { if (isDesktop) view("desktop"); });
   if (narrow.matches && isDesktop) view("desktop");
   document.addEventListener("view", ({ detail }) => view(detail.view));
-  const previewAs = (id, words) => {
+  // The canvas shows the original; what a contact with another language gets is on the page of the translation
+  const languageNote = stage.querySelector("[data-as-note]");
+  const previewAs = (id, words, hint = "", href = "") => {
     shown.as = id;
+    languageNote.hidden = !hint;
+    languageNote.firstChild.textContent = hint;
+    languageNote.querySelector("a").href = href;
     mark();
     for (const element of document.querySelectorAll("[data-as-name]")) element.textContent = words;
-    // A test shows whom the preview shows, unless its dialog is told otherwise
+    // A test shows whom the preview shows, unless its dialog is languageNote otherwise
     for (const choice of document.querySelectorAll("[data-test-as]")) {
       const [mine, nobody] = choice.parentElement.querySelectorAll("[name=as]");
       choice.hidden = mine.disabled = !id;
@@ -143,7 +148,7 @@
     if (button?.dataset.view) view(button.dataset.view);
     else if (button) {
       button.closest("[popover]")?.hidePopover();
-      previewAs(button.dataset.as, button.dataset.name);
+      previewAs(button.dataset.as, button.dataset.name, button.dataset.note, button.dataset.href);
     }
   });
 })();

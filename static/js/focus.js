@@ -12,7 +12,7 @@
   const describe = (element) => {
     const around = [];
     const acts = element.closest(".bulk");  // they leave with the choice they were for
-    for (let root = element.parentElement; root && around.length < 4; root = root.parentElement) if (root.id) around.push([root.id, acts ? 0 : listFocusable(root).indexOf(element)]);
+    for (let root = element.parentElement; root && around.length < 4; root = root.parentElement) if (root.getAttribute("id")) around.push([root.getAttribute("id"), acts ? 0 : listFocusable(root).indexOf(element)]);
     return { id: element.id, tag: element.tagName, name: element.name || "", value: element.name && element.tagName === "BUTTON" ? element.value : "", label: label(element), around };
   };
   const findSimilar = (all, was) => {

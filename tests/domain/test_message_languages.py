@@ -280,7 +280,7 @@ def test_preflight_names_what_is_not_translated(home: Home) -> None:
                        "WHERE id = ?", (campaign.template_id,))  # fmt: skip
     result = preflight.run_preflight(home.account_id, campaign.id, Actor("key:1"))
     assert next(finding.message for finding in result.warnings if finding.field == f"{de[:-2]}it").startswith(
-        "Italian: 5 of 5 texts are not translated"
+        "Italian: 5 of 5 texts are not translated (Subject, Preview text, "
     )
     # A translation that does not render blocks the send
     stored = Template.get_by_id(campaign.template_id).translations

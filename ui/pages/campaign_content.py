@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import users
 from appliance.audience.contacts import store as contacts
-from appliance.campaigns import audience, content, send, store
+from appliance.campaigns import audience, content, send, special_preflight, store
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import links
@@ -307,7 +307,7 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
 async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the message as each recipient of a campaign gets it, one at a time."""
     raw, search = list_params(request, 8)
-    nameless = request.args.get("nameless") == "1"
+    nameless, language = request.args.get("nameless") == "1", (request.args.get("language") or "")[:35]
     raw |= {"nameless": True} if nameless else {}
     query = validation.read(audience.GroupQuery, raw)
     contact_id = parse_id(request.args.get("as"))
@@ -315,7 +315,9 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
-        page = audience.list_group(visit.account_id, campaign_id, query)
+        counts = special_preflight.count_languages(campaign, visit.account) if campaign.template.translations else []
+        tags = [count.language for count in counts if count.language and count.translation == language]
+        page = audience.list_group(visit.account_id, campaign_id, query, tags if language else None)
         person = contacts.get(visit.account_id, contact_id) if contact_id else None
         person = person or (page.rows[0] if page.rows else None)
         person_id = person.id if person else None
@@ -324,12 +326,12 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
         return {
             "campaign": campaign, "page": page, "person": person, "preview": rendered, "neighbours": next_to,
             "test": experiment_views.build_test(campaign, 0, rendered), "variant": variant,
-            **composer.permissions(visit, campaign),
+            "translations": _count_by_translation(counts), **composer.permissions(visit, campaign),
         }  # fmt: skip
 
     width = "phone" if request.args.get("width") == "phone" else ""
-    params = {"who": contact_id or "", "search": search, "nameless": "1" if nameless else "", "width": width,
-            "variant": variant if variant > 1 else "",
+    params = {"who": contact_id or "", "search": search, "nameless": "1" if nameless else "", "language": language,
+            "width": width, "variant": variant if variant > 1 else "",
             "page": query.page if query.page > 1 else ""}  # fmt: skip
 
     def build_url(**changed: Any) -> str:
@@ -337,9 +339,18 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
         return f"/campaigns/{campaign_id}/previews" + formats.query_string({"as": values.pop("who"), **values})
 
     return view.render(
-        request, "campaigns/previews.html", search=search, nameless=nameless, width=width, contact_id=contact_id,
-        build_url=build_url, **await render_for(visit.account_id, read),
+        request, "campaigns/previews.html", search=search, nameless=nameless, translation=language, width=width,
+        contact_id=contact_id, build_url=build_url, **await render_for(visit.account_id, read),
     )  # fmt: skip
+
+
+def _count_by_translation(counts: list[special_preflight.LanguageCount]) -> dict[str, int]:
+    """Return the number of recipients of each translation, the largest first."""
+    numbers: dict[str, int] = {}
+    for count in counts:
+        if count.translation:
+            numbers[count.translation] = numbers.get(count.translation, 0) + count.recipients
+    return dict(sorted(numbers.items(), key=lambda item: -item[1]))
 
 
 @pages.get("/<campaign_id:int>/preview")

@@ -25,12 +25,12 @@ from appliance.content.designs import markup
 from appliance.content.designs.document import Entry
 from appliance.content.designs.render import SECTION_MARK, document_theme
 from appliance.content.designs.theme import Theme
-from appliance.content.templates import revisions
+from appliance.content.templates import revisions, translations
 from appliance.content.templates import store as templates
 from appliance.core import errors
 from appliance.core.errors import NotFound
 from appliance.core.i18n import gettext
-from appliance.sending.messages import merge_tags, preview
+from appliance.sending.messages import languages, merge_tags, preview
 from appliance.settings import config
 from appliance.storage.models import Contact
 from appliance.storage.transactions import fetch, render, scan
@@ -349,11 +349,19 @@ async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPRes
 async def choose_contact(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show contacts to preview the email with: search results, or the newest contacts and one lacking a first name."""
     search = (request.args.get("search") or "").strip()[:254]
-    await fetch(templates.get, visit.account_id, template_id)
+    row = await fetch(templates.get, visit.account_id, template_id)
     if not view.is_partial(request):
         return view.redirect(request, f"/templates/{template_id}/edit")
     found_contacts, nameless = await scan(_find_contacts, visit.account_id, search)
-    return view.render(request, "canvas/people.html", rows=found_contacts, nameless=nameless, search=search)
+    available = translations.get_available_languages(revisions.to_document(row))
+    by_contact = {
+        contact.id: languages.choose(available, contact.language, visit.account.locale).translation
+        for contact in [*found_contacts, *([nameless] if nameless else [])]
+    }
+    return view.render(
+        request, "canvas/people.html", rows=found_contacts, nameless=nameless, search=search, by_contact=by_contact,
+        template_id=template_id,
+    )  # fmt: skip
 
 
 def _find_contacts(account_id: int, search: str) -> tuple[list[Contact], Contact | None]:

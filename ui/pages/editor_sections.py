@@ -1,5 +1,6 @@
 """Changes of sections in the editor: add, move, copy, remove, undo and redo; and reports of presence."""
 
+import re
 from typing import Any
 
 from sanic import Request
@@ -24,6 +25,8 @@ from ui.widgets import editor_panels
 pages = Pages("ui_editor_acts", url_prefix="/templates")
 
 _THEME_RESET = gettext_stored("Theme reset to the brand", HISTORY)
+# The pages of an email to which an undo may return
+_BACK = re.compile(r"translations/[A-Za-z0-9-]{2,35}")
 _NUMBERS = tuple(str(number) for number in range(100))
 _ALL_BLOCKS = ("state", "steps", "list", "starts", "inspector")
 
@@ -173,7 +176,7 @@ async def restore_revision(request: Request, visit: Visit, template_id: int) -> 
 async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: Any) -> HTTPResponse:
     """Restore the content that `to` selects: `undo`, `redo` or the number of a revision.
 
-    A request without the editor's script is redirected to the history.
+    A request without the editor's script is redirected to the history, or to the page `back` of the template.
     """
     form = Form.from_request(request)
     seen_revision, key = parse_int(form["revision"], 0) or None, form.text("s")
@@ -194,7 +197,8 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
         text, status = formats.sentence(next(iter(error.fields.values()))[0]), 422
     if not view.is_partial(request):
         view.flash(request, text)
-        return view.redirect(request, f"/templates/{template_id}/history")
+        back = form["back"] if status == 200 and _BACK.fullmatch(form["back"]) else "history"
+        return view.redirect(request, f"/templates/{template_id}/{back}")
     return await render_blocks(
         request, visit, template_id, key, (*_ALL_BLOCKS, "theme", "title"), status, say=text, changed=True
     )

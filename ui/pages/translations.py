@@ -200,7 +200,8 @@ async def remove(request: Request, visit: Visit, template_id: int, language: str
     args = (visit.account_id, template_id, language)
     prepared = await render_for(visit.account_id, template_edits.prepare, *args, None)
     row = await commit(partial(template_edits.remove, *args, visit.user.id, prepared=prepared))
-    undo = (f"/templates/{template_id}/undo", {"revision": str(row.revision)})
+    back = f"translations/{language}"
+    undo = (f"/templates/{template_id}/undo", {"revision": str(row.revision), "back": back})
     name = i18n.name_language(language)
     view.flash(request, gettext("Translation into %(language)s removed.", language=name), undo)
     return view.redirect(request, f"/templates/{template_id}/translations")
