@@ -312,9 +312,7 @@ def estimate_sample(campaign: Campaign, setup: Setup, recipients: int) -> Sample
     experiment, count = setup.experiment, len(setup.variants)
     share = min(float(experiment.test_share), 1 - float(experiment.holdout))
     each = round(recipients * share) // count  # rounded like the number that the composer shows
-    measured = _find_earlier_rate(campaign, experiment)
-    # No rate can be higher by 20 % if it is near 1.
-    rate = min(measured or _ASSUMED_RATES[experiment.metric], 0.8)
+    rate, is_measured = _find_rate(campaign, experiment, experiment.metric)
     if experiment.metric == "event" and experiment.by_amount:
         typical = convert(experiment.typical_amount or {"mean": 1.0, "mean_square": 2.0}, TypicalAmount)
         lift = find_lift_by_amount(each, rate, typical, count) if each else None
@@ -322,18 +320,37 @@ def estimate_sample(campaign: Campaign, setup: Setup, recipients: int) -> Sample
     else:
         lift = find_lift_by_rate(each, rate, count) if each else None
         needed = plan_by_rate(rate, _PLANNED_LIFT, count)
-    return SampleSize(count, each, rate, measured is not None, lift, needed)
+    return SampleSize(count, each, rate, is_measured, lift, needed)
 
 
-def _find_earlier_rate(campaign: Campaign, experiment: Experiment) -> float | None:
+def estimate_holdout(campaign: Campaign, setup: Setup, recipients: int) -> SampleSize:
+    """Return what the holdout of a campaign can show, as the test of two groups of equal size that shows as much.
+
+    `recipients` may get the campaign, with the holdout. The size of each group is the harmonic mean of both.
+    """
+    share = float(setup.experiment.holdout)
+    each = round(2 * recipients * share * (1 - share)) if round(recipients * share) else 0
+    rate, is_measured = _find_rate(campaign, setup.experiment, "event")
+    lift = find_lift_by_rate(each, rate) if each else None
+    return SampleSize(2, each, rate, is_measured, lift, plan_by_rate(rate, _PLANNED_LIFT))
+
+
+def _find_rate(campaign: Campaign, experiment: Experiment, metric: str) -> tuple[float, bool]:
+    """Return the expected rate of a metric, and whether it is that of earlier campaigns or events."""
+    measured = _find_earlier_rate(campaign, experiment, metric)
+    # No rate can be higher by 20 % if it is near 1.
+    return min(measured or _ASSUMED_RATES[metric], 0.8), measured is not None
+
+
+def _find_earlier_rate(campaign: Campaign, experiment: Experiment, metric: str) -> float | None:
     """Return the rate of the last 90 days, or None with fewer than `_MIN_EARLIER_MESSAGES` messages or contacts."""
     since = clock.now_ms() - _PERIOD_MS
-    if experiment.metric == "event":
+    if metric == "event":
         with_event = scalar(_COUNT_CONTACTS_WITH_EVENT, (campaign.account_id, experiment.event, since, _MAX_EVENTS))
         contacts = scalar("SELECT count(*) FROM contact WHERE account_id = ?", (campaign.account_id,))
         period = experiment.decide_after_minutes * _MINUTE_MS / _PERIOD_MS
         return min(1.0, with_event / contacts * period) if with_event and contacts >= _MIN_EARLIER_MESSAGES else None
-    column = "clicked" if experiment.metric == "clicks" else "opened"
+    column = "clicked" if metric == "clicks" else "opened"
     sent = engaged = 0
     for campaign_id, count in rows(_RECENT_CAMPAIGNS, (campaign.account_id, campaign.channel, since)):
         sent += count

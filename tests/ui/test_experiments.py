@@ -305,6 +305,26 @@ def test_an_sms_has_text_variants(user: ScriptlessBrowser, api: Client) -> None:
     assert HtmlPage(user, f"/campaigns/{campaign_id}").texts("#side .inboxes li")[1].endswith("Warm bread")
 
 
+def test_a_holdout_group_alone(user: ScriptlessBrowser, api: Client) -> None:
+    """The card says what is counted, for how long and whether the group is large enough; the report names the event."""
+    campaign_id = draft(api, "Only a holdout")
+    page = HtmlPage(user, f"/campaigns/{campaign_id}?open=experiment").press("Add a holdout group only")
+    card = page.one("#card-experiment")
+    assert text_of(select(card, "h2")[0]) == "Holdout group" and page.value("Count conversions for") == "7"
+    assert "shows only a very large effect" in text_of(select(card, ".sumline")[0])
+    page.fill("Share of recipients that gets nothing", "5")
+    page.fill("Count conversions for", "3")
+    page = page.press(page.one("#card-experiment button[hidden]"))
+    assert "probably no contact is left out" in text_of(page.one("#card-experiment .sumline"))
+    page.fill("Share of recipients that gets nothing", "50")
+    page = page.press(page.one("#card-experiment button[hidden]"))
+    stored = get_test(api, campaign_id)
+    assert (stored["holdout"], stored["decide_after_minutes"], stored["event"]) == (0.5, 3 * 24 * 60, "order_paid")
+    assert "Will be sent to about" in page.text
+    review = HtmlPage(user, f"/campaigns/{campaign_id}/send")
+    assert "“Placed an order (paid)” is counted in both groups for 3 days." in review.text
+
+
 def test_the_control_group_of_the_account(user: ScriptlessBrowser, api: Client) -> None:
     """The share is entered as a percentage; an invalid one is an error, and an empty one is not a control group."""
     page, share = HtmlPage(user, "/settings/consent"), "Share of all contacts, in percent"

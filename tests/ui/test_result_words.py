@@ -1,7 +1,10 @@
 """What pages say about the figures of holdout groups, tests of flows and replays."""
 
+from typing import Any
+
 import pytest
 
+from appliance.campaigns.experiment_results import HoldoutFigures
 from appliance.experiments.decision import ConfidenceInterval, ExperimentDecision
 from appliance.flows import triggers
 from appliance.flows.holdouts import FlowHoldout
@@ -23,6 +26,32 @@ def test_plausible_differences_are_fewer_or_more(low: float, high: float, senten
     interval = ConfidenceInterval((low + high) / 2, low, high)
     figures = FlowHoldout(0.1, None, "order_paid", 111, 17, 7, 0, 0.15, 0.0, interval, interval, interval)
     assert sentence in experiment_words.describe_flow_holdout(figures).detail
+
+
+NOW, EARLIER = "2999-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
+UNKNOWN = (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("counts", "people", "ends_at", "title", "detail"),
+    [
+        ((90, 0, 10, 0), (0, -5, 5), NOW, "No conversions so far.", "“Orders” was recorded for no contact"),
+        ((90, 0, 10, 0), (0, -5, 5), EARLIER, "No conversions.", "connect your shop"),
+        ((6, 2, 0, 0), UNKNOWN, NOW, "No contact was left out, so there is nothing to compare.", "too few recipients"),
+        ((0, 0, 6, 2), UNKNOWN, NOW, "No contact got the campaign, so there is nothing to compare.", ""),
+        ((90, 5, 10, 1), (1, -4, 6), NOW, "No clear effect so far.", "Anything from 4 fewer to 6 more"),
+        ((90, 5, 10, 1), (1, -4, 6), EARLIER, "No clear effect.", "Anything from 4 fewer to 6 more"),
+        ((90, 5, 90, 30), (-25, -40, -9), NOW, "about 25 fewer conversions", "Anything from 9 to 40 fewer"),
+    ],
+)
+def test_what_a_holdout_group_shows(
+    counts: tuple[int, int, int, int], people: tuple[Any, Any, Any], ends_at: str, title: str, detail: str
+) -> None:
+    """Nothing is said about an effect without conversions or without one of the groups; "so far" ends with the time."""
+    interval = ConfidenceInterval(*people)
+    figures = HoldoutFigures(*counts, 0.1, 0.1, interval, interval, interval, ends_at)
+    words = experiment_words.describe_holdout(figures, "Orders")
+    assert title in words.title and detail in words.detail and bool(words.detail) is bool(detail)
 
 
 def test_a_test_of_a_flow_is_about_contacts() -> None:

@@ -23,7 +23,8 @@ from ui.widgets import experiment_words
 
 pages = Pages("ui_experiments", url_prefix="/campaigns")
 
-_DEFAULT_HOLDOUT = 0.1
+# Orders come days after a message, whereas a test is mostly decided by clicks.
+_NEW_HOLDOUT = {"holdout": 0.1, "event": experiment_forms.DEFAULT_EVENT, "decide_after_minutes": 7 * 24 * 60}
 
 
 @pages.post("/<campaign_id:int>/experiment")
@@ -66,7 +67,7 @@ def _apply_action(
     if act == "start" and (setup is None or not variants.is_test(setup)):
         return raw | {"variants": [*raw.get("variants", [{}])[:1], {}]}, ""
     if act == "control" and setup is None:
-        return {"holdout": _DEFAULT_HOLDOUT, "event": experiment_forms.DEFAULT_EVENT}, ""
+        return _NEW_HOLDOUT, ""
     if setup is None:
         return None, ""
     raw = {"variants": [{"id": row.id} for row in setup.variants]} | raw

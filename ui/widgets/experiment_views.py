@@ -78,13 +78,17 @@ def build_test(campaign: Campaign, sendable: int, preview: dict[str, Any]) -> Te
             row, variants.get_name(row), get_letter(row.number), list_labels(row, campaign.channel == "sms"), rendered,
             sections, bool(own and row.template.body and not sections),
         ))  # fmt: skip
-    sample = experiment_results.estimate_sample(campaign, setup, sendable)
     is_test = variants.is_test(setup)
+    if is_test:
+        sample = experiment_results.estimate_sample(campaign, setup, sendable)
+    else:
+        sample = experiment_results.estimate_holdout(campaign, setup, sendable)
+    describe_size = describe_sample if is_test else describe_holdout_size
     return TestView(
         setup, is_test, views, describe_split(setup, sendable),
         sendable - _count_held_out(setup, sendable),
-        describe_sample(sample, sendable) if sample is not None else "",
-        describe_basis(sample, setup.experiment.metric) if sample is not None and sendable else "",
+        describe_size(sample, sendable) if sample is not None else "",
+        describe_basis(sample, setup.experiment.metric if is_test else "event") if sample and sample.recipients else "",
         experiment_forms.list_events(campaign.account_id, setup.experiment.event or ""),
     )  # fmt: skip
 
@@ -174,6 +178,29 @@ def describe_sample(sample: SampleSize, sendable: int) -> str:
         round_size(sample.needed), lift=formats.share(0.2),
     )  # fmt: skip
     return f"{sentence} {needed}"
+
+
+def describe_holdout_size(sample: SampleSize, sendable: int) -> str:
+    """Return the smallest effect that a holdout group can show, as a sentence."""
+    if not sendable:
+        return gettext("Select recipients to see how small an effect this holdout group can show.")
+    if not sample.recipients:
+        return gettext("These are too few recipients for this share: probably no contact is left out.")
+    if sample.smallest_lift is not None and sample.smallest_lift <= _MAX_USEFUL_LIFT:
+        return gettext(
+            "This holdout group shows an effect if conversions rise by about %(lift)s or more.",
+            lift=formats.share(round(sample.smallest_lift, 2)),
+        )
+    return gettext("This holdout group shows only a very large effect. Use a larger share, or more recipients.")
+
+
+def describe_counting(setup: Setup) -> str:
+    """Return what is counted for a holdout group, and for how long, as a sentence."""
+    row = setup.experiment
+    return gettext(
+        "“%(event)s” is counted in both groups for %(duration)s.",
+        event=flow_forms.describe_event(row.event or ""), duration=describe_minutes(row.decide_after_minutes),
+    )  # fmt: skip
 
 
 def round_size(number: int) -> int:

@@ -88,7 +88,7 @@ def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
         title, tone, describe_difference(result) if is_test else "", _describe_next(result) if is_test else "",
         [_describe_variant(result, row) for row in result.variants] if is_test else [],
         _label_converted(result, event), is_test and is_running and result.waiting > 0, is_test,
-        _describe_holdout(result.holdout) if result.holdout is not None else None, event,
+        describe_holdout(result.holdout, event) if result.holdout is not None else None, event,
         _measure_progress(result, campaign.setup),
     )  # fmt: skip
 
@@ -281,11 +281,29 @@ def _describe_variant(result: ExperimentResult, row: VariantResult) -> VariantWo
     )  # fmt: skip
 
 
-def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
+def _describe_empty_group(figures: HoldoutFigures) -> tuple[str, str, str]:
+    """Return title, tone and detail if a group has no contacts, which chance makes of a few recipients."""
+    if figures.held_out:
+        return gettext("No contact got the campaign, so there is nothing to compare."), "info", ""
+    detail = gettext("There were too few recipients for this share. Use a larger share, or send to more contacts.")
+    return gettext("No contact was left out, so there is nothing to compare."), "info", detail
+
+
+def describe_holdout(figures: HoldoutFigures, event: str) -> HoldoutWords:
+    """Return the words about the holdout group of a campaign; `event` is the label of the event that is counted."""
     ends = formats.when(formats.parse_time(figures.ends_at)) if figures.ends_at else ""
+    is_over = formats.parse_time(figures.ends_at) <= clock.now_ms() if figures.ends_at else False
     people, difference = figures.people, figures.difference
     if people.low is None or people.high is None or people.estimate is None:
-        return HoldoutWords(figures, gettext("Too early to tell."), "", "", ends)
+        return HoldoutWords(figures, *_describe_empty_group(figures), ends)
+    if not figures.converted + figures.held_out_converted:
+        title = gettext("No conversions.") if is_over else gettext("No conversions so far.")
+        detail = gettext(
+            "“%(event)s” was recorded for no contact of either group. To see such events, connect your shop or record "
+            "custom events.",
+            event=event,
+        )
+        return HoldoutWords(figures, title, "info", detail, ends)
     count = round(abs(people.estimate))
     if people.low > 0:
         title = ngettext(
@@ -298,7 +316,7 @@ def _describe_holdout(figures: HoldoutFigures) -> HoldoutWords:
             "This campaign led to about %(num)s fewer conversions.", count,
         )  # fmt: skip
     else:
-        title = gettext("No clear effect so far.")
+        title = gettext("No clear effect.") if is_over else gettext("No clear effect so far.")
     detail = _describe_plausible(people.low, people.high)
     points = _describe_points(difference)
     tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
