@@ -1,7 +1,9 @@
 """The differences of a proposal, value by value, so that a user sees all changes side by side."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
+from unicodedata import normalize
 
 from msgspec import Meta, Struct
 
@@ -17,6 +19,8 @@ from appliance.storage.models import NESTED_STEP_KEYS
 # What a page shows. A proposal with more is neither made nor approved, because its page could not show all of it.
 MAX_DIFFERENCES = 1_000
 MAX_CHARACTERS, MAX_ALL_CHARACTERS = 100_000, 500_000
+# Of texts that look the same up to this length, the page shows what tells them apart.
+_MAX_SPELLED_CHARACTERS = 200
 _TOO_LARGE = gettext_noop("changes more than can be shown: propose less at a time")
 _FIELD_LABELS = {
     "name": gettext_noop("Name"), "subject": gettext_noop("Subject"), "body": gettext_noop("Body"),
@@ -39,25 +43,105 @@ class Difference(Struct):
     after: Annotated[str, Meta(description="the value once the proposal is approved; empty if there is none")]
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Return the differences between two flat mappings of labels to values, in the order of the first and the second.
+Path = tuple[str | int, ...]
 
-    Values of texts are compared as they are, others as JSON-like text. Empty values count as absent. If two values that
-    differ have the same text, their JSON is added to it.
+
+class Value(NamedTuple):
+    """A value of a document with its label."""
+
+    label: str
+    value: Any
+
+
+class Values:
+    """The values of a document, by their paths, in the order of the page.
+
+    Two values may have the same label, because labels are words for people, so values are compared by their paths.
     """
-    differences = []
-    for label in dict.fromkeys((*before, *after)):
-        pair = before.get(label), after.get(label)
-        old, new = map(_to_text, pair)
-        if any(isinstance(value, Worded) for value in pair):
-            values = [value.value if isinstance(value, Worded) else value for value in pair]
-            if values[0] == values[1]:
-                continue
-            if old == new:
-                old, new = (f"{old} ({write_value(value)})" for value in values)
-        if old != new:
-            differences.append(Difference(*map(show_hidden, (label, old, new))))
+
+    def __init__(self) -> None:
+        self._values: dict[Path, Value] = {}
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._values)
+
+    def get(self, path: Path) -> Value | None:
+        """Return the value at a path, or None."""
+        return self._values.get(path)
+
+    def add(self, path: Path, label: str, value: Any) -> None:
+        """Add a value as it is."""
+        self._values[path] = Value(label, value)
+
+    def flatten(self, path: Path, label: str, value: Any, keeps_empty: bool = True) -> None:
+        """Add a value, or each value in it if it is nested.
+
+        Without `keeps_empty`, values that are empty or null are left out, but not those of a list.
+        """
+        if isinstance(value, Mapping) and value:
+            for name, inner in value.items():
+                self.flatten((*path, str(name)), f"{label} · {label_field(str(name))}", inner, keeps_empty)
+        elif isinstance(value, list | tuple) and value:
+            for index, inner in enumerate(value, start=1):
+                self.flatten((*path, index), f"{label} · {index}", inner, keeps_empty)
+        elif keeps_empty or isinstance(path[-1], int) or not _is_empty(value):
+            self.add(path, label, value)
+
+    def merge(self, other: "Values", path: Path = (), prefix: str = "") -> "Values":
+        """Add the values of another document below a path, with a prefix before their labels, and return this one."""
+        for inner in other:
+            value = other._values[inner]
+            self.add((*path, *inner), f"{prefix}{value.label}", value.value)
+        return self
+
+
+def compare(before: Values, after: Values) -> list[Difference]:
+    """Return the differences between the values of two documents, in the order of the first and the second.
+
+    If two values that differ have the same text, their JSON is added to it.
+    """
+    differences, counts = [], dict[str, int]()
+    for path in dict.fromkeys((*before, *after)):
+        pair = before.get(path), after.get(path)
+        codes = [None if value is None else _to_json(value.value) for value in pair]
+        if codes[0] == codes[1]:
+            continue
+        label = show_hidden(next(value.label for value in pair if value is not None))
+        counts[label] = counts.get(label, 0) + 1
+        label = label if counts[label] == 1 else f"{label} ({counts[label]})"
+        differences.append(Difference(label, *_tell_apart(*pair)))
     return differences
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ("", [], {})
+
+
+def _to_json(value: Any) -> str:
+    value = value.value if isinstance(value, Worded) else value
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _tell_apart(before: Value | None, after: Value | None) -> list[str]:
+    """Return the texts of two values that differ, with their JSON if the texts look the same."""
+    values = [None if value is None else value.value for value in (before, after)]
+    texts = [show_hidden(_to_text(value)) for value in values]
+    if _simplify(texts[0]) != _simplify(texts[1]):
+        return texts
+    raw = [value.value if isinstance(value, Worded) else value for value in values]
+    for is_ascii in (False, True):
+        codes = [show_hidden(write_value(value, is_ascii)) for value in raw]
+        if _simplify(codes[0]) != _simplify(codes[1]):
+            break
+    return [
+        text if value is None else f"{text} ({code})" if text else code
+        for text, code, value in zip(texts, codes, (before, after), strict=True)
+    ]
+
+
+def _simplify(text: str) -> str:
+    """Return a text without what people do not see: kinds of white space, and other code points for a character."""
+    return text if len(text) > _MAX_SPELLED_CHARACTERS else " ".join(normalize("NFKC", text).split())
 
 
 def find_size_fault(differences: Sequence[Difference]) -> str | None:
@@ -84,59 +168,81 @@ def _to_text(value: Any) -> str:
         return value
     if isinstance(value, Worded):
         return value.text
-    if value is None or value == [] or value == {}:
+    if _is_empty(value):
         return ""
     return (gettext("Yes") if value else gettext("No")) if isinstance(value, bool) else str(value)
 
 
-def flatten_content(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a template by their labels, and every value of its design by section and name."""
-    flat: dict[str, Any] = {}
+def flatten_content(content: Mapping[str, Any], keeps_empty: bool = True) -> Values:
+    """Return the fields of a template, and every value of its design by section and name.
+
+    Empty fields are left out, and without `keeps_empty` also the empty values in them.
+    """
+    values = Values()
     for name, value in content.items():
         if name == "design" and isinstance(value, dict):
-            _flatten_design(value, flat)
-        else:
-            _flatten(value, label_field(name), flat)
-    return flat
+            values.merge(_flatten_design(value, keeps_empty), (name,))
+        elif not _is_empty(value):
+            values.flatten((name,), label_field(name), value, keeps_empty)
+    return values
 
 
-def flatten_translations(content: Mapping[str, Any], channel: str) -> dict[str, str]:
-    """Return a template's translated texts by language and label, including texts that it no longer has."""
-    labels = {
-        text.id: f"{text.section} · {text.label}" if text.section else text.label
-        for text in translations.list_texts(content, channel)
-    }
-    flat: dict[str, Any] = {}
+def flatten_translations(content: Mapping[str, Any], channel: str) -> Values:
+    """Return a template's translated texts by language and label, including texts that it no longer has.
+
+    A text that has the label of an earlier one has a number, whether the earlier one is translated or not.
+    """
+    places: dict[str, tuple[str, int]] = {}
+    counts: dict[str, int] = {}
+    for text in translations.list_texts(content, channel):
+        label = f"{text.section} · {text.label}" if text.section else text.label
+        counts[label] = counts.get(label, 0) + 1
+        places[text.id] = (label, counts[label])
+    values = Values()
     for language, texts in sorted((content.get("translations") or {}).items()):
-        for text_id in sorted(texts, key=[*labels, *sorted(texts)].index):
-            _put(flat, f"{name_language(language)} · {labels.get(text_id, text_id)}", texts[text_id]["text"])
-    return flat
+        for text_id in sorted(texts, key=[*places, *sorted(texts)].index):
+            label, number = places.get(text_id, (text_id, 0))
+            numbered = f"{label} ({number})" if number > 1 else label
+            title = f"{name_language(language)} · {numbered}"
+            values.add(("translations", language, label, number), title, texts[text_id]["text"])
+    return values
 
 
-def _flatten_design(design: Mapping[str, Any], flat: dict[str, Any]) -> None:
+def _flatten_design(design: Mapping[str, Any], keeps_empty: bool) -> Values:
+    """Return the values of a design, and the order of its sections."""
+    values, order, counts = Values(), [], dict[str, int]()
     sections = design.get("sections")
     labels = {kind.name: gettext(kind.label) for kind in SECTION_KINDS}
-    counts: dict[str, int] = {}
     for section in sections if isinstance(sections, list) else []:
         if not isinstance(section, dict):
             continue
-        label = labels.get(str(section.get("type")), str(section.get("type")))
-        counts[label] = counts.get(label, 0) + 1
-        values = {key: value for key, value in section.items() if key not in ("id", "type")}
-        props = values.pop("props", {})
-        for fields in (props, values):
-            _flatten(fields, f"{label} {counts[label]}", flat)
+        kind = str(section.get("type"))
+        counts[kind] = counts.get(kind, 0) + 1
+        label = f"{labels.get(kind, kind)} {counts[kind]}"
+        order.append((label, [section.get("id"), section.get("type")]))
+        others = {name: value for name, value in section.items() if name not in ("id", "type", "props")}
+        for name, fields in (("props", section.get("props")), *others.items()):
+            title = label if name == "props" else f"{label} · {label_field(name)}"
+            if fields not in (None, {}):
+                values.flatten(("sections", kind, counts[kind], name), title, fields, keeps_empty)
+    if order:
+        title = gettext("Order of sections")
+        values.add(("sections",), title, Worded(", ".join(label for label, _ in order), [key for _, key in order]))
     for name, value in design.items():
-        if name != "sections":
-            _flatten(value, label_field(name), flat)
+        if name != "sections" and value != {}:
+            values.flatten((name,), label_field(name), value, keeps_empty)
+    return values
 
 
-def flatten_steps(account_id: int, steps: Sequence[Any]) -> dict[str, Any]:
+def flatten_steps(account_id: int, steps: Sequence[Any], former_steps: Sequence[Any] | None = None) -> Values:
     """Return every value of the steps of a flow, in the form of the API, by step and name.
 
-    A step may have `translations` too, which are those of `flatten_translations`.
+    A step may have `translations` too, which are those of `flatten_translations`. With `former_steps`, the text of a
+    step says where it was before, because secrets, translations and results belong to the step and not to its place.
+    Without them, empty values of designs are left out.
     """
-    return _StepFlattener(account_id, index_places(steps)).flatten(steps)
+    flattener = _StepFlattener(account_id, index_places(steps), index_places(former_steps or ()))
+    return flattener.flatten(steps, former_steps is not None)
 
 
 def index_places(steps: Sequence[Any]) -> dict[int, str]:
@@ -179,76 +285,65 @@ def _nested_prefix(path: str, step: Mapping[str, Any], name: str) -> str:
 
 
 class _StepFlattener:
-    """Collects the values of steps by their labels; `places` has the place of each step by its id."""
+    """Collects the values of steps; `places` and `former_places` have the place of each step by its id."""
 
-    def __init__(self, account_id: int, places: Mapping[int, str]) -> None:
-        self._account_id, self._places = account_id, places
-        self._flat: dict[str, Any] = {}
+    def __init__(self, account_id: int, places: Mapping[int, str], former_places: Mapping[int, str]) -> None:
+        self._account_id, self._places, self._former_places = account_id, places, former_places
+        self._values, self._keeps_empty = Values(), True
 
-    def flatten(self, steps: Sequence[Any]) -> dict[str, Any]:
-        """Return every value of the steps by label."""
-        self._add_steps(steps, gettext("Step"))
-        return self._flat
+    def flatten(self, steps: Sequence[Any], keeps_empty: bool) -> Values:
+        """Return every value of the steps; without `keeps_empty`, empty values of designs are left out."""
+        self._keeps_empty = keeps_empty
+        self._add_steps(steps, ("steps",), gettext("Step"))
+        return self._values
 
-    def _add_steps(self, steps: Any, prefix: str) -> None:
+    def _add_steps(self, steps: Any, path: Path, prefix: str) -> None:
         for index, step in enumerate(steps if isinstance(steps, list | tuple) else [], start=1):
-            path = f"{prefix} {index}"
+            place, label = (*path, index), f"{prefix} {index}"
             if not isinstance(step, dict):
-                _flatten(step, path, self._flat)
+                self._values.flatten(place, label, step)
                 continue
-            kind = BY_TYPE.get(str(step.get("type")))
-            _put(self._flat, path, gettext(kind.label) if kind is not None else str(step.get("type", "")))
+            if "type" in step:
+                self._values.add(place, label, Worded(self._word_kind(step, label), [step["type"], step.get("id")]))
             for name, value in step.items():
-                if name not in ("id", "type", "template_id") and not document.is_absent(value):
-                    self._add_value(path, step, name, value)
+                is_preset = name in document.EMPTY_STEP and document.is_absent(value)
+                if name not in ("id", "type", "template_id") and value is not None and not is_preset:
+                    self._add_value(place, label, step, name)
 
-    def _add_value(self, path: str, step: Mapping[str, Any], name: str, value: Any) -> None:
-        field = find_field(str(step.get("type")), name)
-        label = f"{path} · {gettext(field.label) if field is not None else label_key(name) or label_field(name)}"
+    def _word_kind(self, step: Mapping[str, Any], place: str) -> str:
+        """Return what a step is, and where it was before if it was elsewhere."""
+        kind = BY_TYPE.get(str(step.get("type")))
+        text = gettext(kind.label) if kind is not None else str(step.get("type", ""))
+        former_place = self._former_places.get(step.get("id", 0))
+        if former_place is not None and former_place != place:
+            return gettext("%(step)s (moved from %(place)s)", step=text, place=former_place)
+        if former_place is None and place in self._former_places.values():
+            return gettext("%(step)s (new)", step=text)
+        return text
+
+    def _add_value(self, path: Path, place: str, step: Mapping[str, Any], name: str) -> None:
+        field, value, values = find_field(str(step.get("type")), name), step[name], self._values
+        label = f"{place} · {gettext(field.label) if field is not None else label_key(name) or label_field(name)}"
+        path = (*path, name)
         if name == "secret_headers" and isinstance(value, dict):
             # The values are secret, also to the user who decides, so only the names are shown.
-            _put(self._flat, label, format_list(sorted(value)))
-        elif name == "translations" and isinstance(value, dict):
-            self._add_texts(path, value)
+            values.add(path, label, Worded(format_list(sorted(value)), sorted(value)))
+        elif name == "translations":
+            values.merge(value, path, f"{place} · ")
         elif name in NESTED_STEP_KEYS and isinstance(value, list | tuple):
-            self._add_steps(value, _nested_prefix(path, step, name))
+            self._add_steps(value, path, _nested_prefix(place, step, name))
         elif name == "design" and isinstance(value, dict):
-            design: dict[str, Any] = {}
-            _flatten_design(value, design)
-            self._add_texts(path, design)
+            values.merge(_flatten_design(value, self._keeps_empty), path, f"{place} · ")
         elif field is not None:
             worded = word_step_value(self._account_id, field, value, self._places)
             if isinstance(worded, Worded):
-                _put(self._flat, label, worded)
+                values.add(path, label, worded)
             else:
-                _flatten(value, label, self._flat)
+                values.flatten(path, label, value)
         elif name == "values" and isinstance(value, list) and all(isinstance(text, str) for text in value):
-            _put(self._flat, label, Worded(", ".join(value), value))
+            values.add(path, label, Worded(", ".join(value), value))
         else:
-            _flatten(value, label, self._flat)
-
-    def _add_texts(self, path: str, texts: Mapping[str, Any]) -> None:
-        for label, text in texts.items():
-            _put(self._flat, f"{path} · {label}", text)
-
-
-def _flatten(value: Any, label: str, flat: dict[str, Any]) -> None:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            _flatten(inner, f"{label} · {label_field(str(name))}", flat)
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value, start=1):
-            _flatten(inner, f"{label} · {index}", flat)
-    elif value is not None and value != "":
-        _put(flat, label, value)
-
-
-def _put(flat: dict[str, Any], label: str, value: Any) -> None:
-    """Add a value under its label; if the label is taken, a number is appended to it, so that no value is lost."""
-    number, name = 2, label
-    while name in flat:
-        name, number = f"{label} ({number})", number + 1
-    flat[name] = value
+            values.flatten(path, label, value)
 
 
 def label_field(name: str) -> str:

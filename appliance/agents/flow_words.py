@@ -76,9 +76,9 @@ def word_step_value(account_id: int, field: StepField, value: Any, places: Mappi
         return Worded(_name_user(account_id, value), value)
     if field.type == "value_field" and isinstance(value, str):
         return Worded(split_value.title_field(value), value)
-    if field.type == "channel" and value in _CHANNELS:
+    if field.type == "channel" and isinstance(value, str) and value in _CHANNELS:
         return Worded(gettext(_CHANNELS[value]), value)
-    if field.type == "weekdays" and isinstance(value, list) and set(value) <= set(WEEKDAYS):
+    if field.type == "weekdays" and isinstance(value, list) and all(day in WEEKDAYS for day in value):
         return Worded(format_list([name_weekday(day) for day in WEEKDAYS if day in value]), value)
     return value
 
@@ -99,18 +99,20 @@ def word_trigger_value(account_id: int, name: str, value: Any) -> Any:
     return value
 
 
-def write_value(value: Any) -> str:
-    """Return a value as JSON, hidden where contact data is masked."""
-    return json.dumps(personal.hide_values(value), ensure_ascii=False, sort_keys=True)
+def write_value(value: Any, is_ascii: bool = False) -> str:
+    """Return a value as JSON, hidden where contact data is masked; `is_ascii` escapes all other characters."""
+    return json.dumps(personal.hide_values(value), ensure_ascii=is_ascii, sort_keys=True)
 
 
 def _word_filters(account_id: int, filters: list[Any], scope: Scope) -> Any:
+    return word_filters(account_id, filters, scope) if filters else filters
+
+
+def word_filters(account_id: int, filters: Any, scope: Scope) -> Any:
     """Return filters as `Worded` with their sentence; filters that have no sentence are returned unchanged.
 
     If the sentence leaves out values, the JSON of the filters follows it.
     """
-    if not filters:
-        return filters
     try:
         nodes = compiler.parse_filters(filters, scope)
     except Invalid:

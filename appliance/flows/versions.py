@@ -199,6 +199,29 @@ def prepare_contents(account_id: int, steps: Sequence[Step], flow: Flow | None =
     return prepared
 
 
+def build_documents(
+    account_id: int, flow_id: int, steps: Sequence[Step], own: Sequence[Template]
+) -> dict[int, tuple[dict[str, Any], str]]:  # fmt: skip
+    """Return (document, channel) of the templates of parsed steps as `save_contents` would store them, by step id.
+
+    `own` are the templates of the flow, also of removed steps. Nothing is written.
+    """
+    templates_by_step, documents = {row.action_id: row for row in own}, {}
+    for _, step in walk(steps):
+        if "content" in step:
+            template, channel = templates_by_step.get(step["id"]), _get_channel(step)
+            request = _build_request(_resolve_content(account_id, step, template), template)
+            row = template or Template(account=account_id, flow=flow_id, channel=channel)
+            former = to_document(row)
+            document = former | templates.normalize_content(row, request)
+            source = _find_copied(account_id, step, template)
+            if source is not None:
+                document["translations"] = translations.keep_current(source.translations, document, channel)
+            document["translations"] = templates.prune_translations(document, former, channel)
+            documents[step["id"]] = (document, channel)
+    return documents
+
+
 def _get_new_contents(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
     """Return the content of parsed steps in its stored form, by step id; steps whose content stays are left out."""
     contents = {}

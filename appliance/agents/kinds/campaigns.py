@@ -9,7 +9,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents.differences import Difference, compare, flatten_content, flatten_translations, label_field
+from appliance.agents.differences import (
+    Difference,
+    Values,
+    compare,
+    flatten_content,
+    flatten_translations,
+    label_field,
+)
 from appliance.agents.kinds import base
 from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
 from appliance.audience.segments import explain
@@ -19,6 +26,7 @@ from appliance.campaigns.store import SendRequest
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock
 from appliance.core.errors import Invalid
+from appliance.core.hidden_characters import show_hidden
 from appliance.core.i18n import format_clock, format_full_date, format_list, gettext, gettext_noop
 from appliance.core.validation import When
 from appliance.storage.models import Campaign, Template
@@ -97,33 +105,32 @@ def compare_campaign(account_id: int, campaign_id: int, changes: SendChanges) ->
     differences = [
         Difference(label_field("status"), gettext("Draft"), gettext("Sent")),
         Difference(gettext("Time"), "", _describe_time(account_id, campaign, changes)),
-        Difference(gettext("To"), "", to),
-        *([Difference(gettext("Except"), "", excluded)] if excluded else []),
+        Difference(gettext("To"), "", show_hidden(to)),
+        *([Difference(gettext("Except"), "", show_hidden(excluded))] if excluded else []),
     ]
-    differences += compare({}, flatten_content(_get_settings(campaign)))
-    differences += compare({}, _flatten_message(campaign.template))
+    values = flatten_content({"name": campaign.name, "data": campaign.data})
+    values.merge(flatten_content(_get_settings(campaign), False))
+    values.merge(_flatten_message(campaign.template), ("message",))
     for variant in campaign.setup.variants[1:] if campaign.setup is not None else ():
-        name, texts = variant.name or variant.number, _flatten_message(variant.template)
-        differences += compare({}, {f"{name} · {label}": text for label, text in texts.items()})
-    return differences
+        prefix = f"{variant.name or variant.number} · "
+        values.merge(_flatten_message(variant.template), ("variants", variant.number), prefix)
+    return [*differences, *compare(Values(), values)]
 
 
-def _flatten_message(template: Template) -> dict[str, Any]:
-    """Return all values of a template that a message is made of, by their labels, and its translations after them."""
+def _flatten_message(template: Template) -> Values:
+    """Return all values of a template that a message is made of, and its translations after them."""
     document = to_document(template)
     content = {name: document[name] for name in (*_FIRST_FIELDS, "design")}
-    return {**flatten_content(content), **flatten_translations(document, template.channel)}
+    return flatten_content(content, False).merge(flatten_translations(document, template.channel))
 
 
 def _get_settings(campaign: Campaign) -> dict[str, Any]:
-    """Return what is sent along with the content: the name, custom data, tracking, UTM parameters, and the test."""
+    """Return what is sent along with the content: tracking, UTM parameters, repetition and the test."""
     setup = campaign.setup
     experiment = setup.experiment if setup is not None else None
     return {
-        "name": campaign.name,
         "tracking": gettext("Yes") if campaign.tracking else gettext("No"),
         "utm": campaign.utm,
-        "data": campaign.data,
         "repeat": msgspec.to_builtins(campaign.repeat) if campaign.repeat is not None else None,
         "best_hour_until": campaign.best_hour_until,
         "experiment": {name: getattr(experiment, name) for name in _EXPERIMENT_FIELDS} if experiment else None,

@@ -1,6 +1,6 @@
 """The proposals to start a flow, and to change one that is or was live."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents.differences import (
     Difference,
+    Values,
     compare,
     flatten_steps,
     flatten_translations,
@@ -24,13 +25,13 @@ from appliance.content.templates.revisions import to_document
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Name
-from appliance.flows import branches, document, lifecycle, store
+from appliance.flows import branches, document, lifecycle, store, triggers
 from appliance.flows import versions as flow_versions
 from appliance.flows.document import Step
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import MESSAGE_FIELDS
 from appliance.flows.store import FlowData, FlowGoal, FlowInput, FlowPatch, FlowSteps, FlowTrigger
-from appliance.storage.models import NESTED_STEP_KEYS, Flow
+from appliance.storage.models import Flow, Template
 
 
 class FlowChanges(Struct):
@@ -76,76 +77,56 @@ def compare_start(account_id: int, flow_id: int, changes: NoChanges) -> list[Dif
     flow = store.get(account_id, flow_id)
     before = gettext("Draft") if flow.status == "draft" else gettext("Paused")
     status = Difference(label_field("status"), before, gettext("Active"))
-    translated = {row.id: flatten_translations(to_document(row), row.channel) for row in flow.templates}
-    steps = _add_translations(_dump_steps(flow), translated)
-    return [status, *compare({}, _flatten_settings(flow)), *compare({}, flatten_steps(account_id, steps))]
+    values = _flatten_settings(account_id, _get_settings(flow)).merge(flatten_steps(account_id, _dump_steps(flow)))
+    return [status, *compare(Values(), values)]
 
 
-def _add_translations(steps: list[Step], translated: dict[int, dict[str, str]]) -> list[Step]:
-    """Return dumped steps with the translated texts of their templates, at all levels."""
-    return [
-        {
-            key: _add_translations(value, translated) if key in NESTED_STEP_KEYS and isinstance(value, list) else value
-            for key, value in {**step, "translations": translated.get(step.get("template_id") or 0, {})}.items()
-        }
-        for step in steps
-    ]
+def _dump_steps(flow: Flow) -> list[Step]:
+    """Return the steps of a flow as the API shows them, with the translated texts of their templates."""
+    steps = document.dump_steps(flow.steps, flow_versions.get_contents(flow.templates))
+    documents = {int(row.action_id or 0): (to_document(row), row.channel) for row in flow.templates}
+    return _add_translations(steps, documents)
 
 
-def _dump_steps(flow: Flow) -> list[dict[str, Any]]:
-    return document.dump_steps(flow.steps, flow_versions.get_contents(flow.templates))
+def _add_translations(steps: list[Step], documents: dict[int, tuple[dict[str, Any], str]]) -> list[Step]:
+    """Return dumped steps, at all levels, with the translated texts of the documents of their templates by step id."""
+    translated = {number: flatten_translations(*documents[number]) for number in documents}
+    for step in iter_steps(steps):
+        if step["id"] in translated:
+            step["translations"] = translated[step["id"]]
+    return steps
 
 
-def _flatten_settings(flow: Flow) -> dict[str, Any]:
-    trigger = flow.loaded_trigger
-    return _flatten_request(
-        flow.account_id,
-        {
-            "name": flow.name, "goal": flow.goal, "data": flow.data,
-            "trigger": {"event": trigger.event, "contact_list_id": trigger.contact_list_id,
-                        "segment_id": trigger.segment_id, "data": trigger.data},
-        },
-    )  # fmt: skip
+def _get_settings(flow: Flow) -> dict[str, Any]:
+    trigger = triggers.get_spec(flow.loaded_trigger)
+    return {"name": flow.name, "goal": flow.goal, "data": flow.data, "trigger": trigger._asdict()}
 
 
-def _flatten_request(account_id: int, values: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if name == "trigger" and isinstance(value, dict):
-            # An id or event that is absent is the same as null.
-            for key, inner in value.items():
-                flat |= {f"{label_field('trigger')} · {label}": text for label, text in _leaves(account_id, key, inner)}
+def _flatten_settings(account_id: int, settings: dict[str, Any]) -> Values:
+    """Return the values of settings of a flow by the names of the request that changes them."""
+    values = Values()
+    for name, value in settings.items():
+        if name == "trigger":
+            _flatten_trigger(account_id, (name,), label_field(name), value, values)
         elif name == "goal" and isinstance(value, str):
-            flat[label_field(name)] = word_trigger_value(account_id, "event", value)
-        else:
-            flat |= dict(_leaves(None, name, value))
-    return flat
+            values.add((name,), label_field(name), word_trigger_value(account_id, "event", value))
+        elif value:
+            values.flatten((name,), label_field(name), value)
+    return values
 
 
-def _leaves(account_id: int | None, name: str, value: Any) -> list[tuple[str, Any]]:
-    """Return the single values in a nested value as (label, value).
-
-    `account_id` is given for values of a trigger, which are returned as `Worded`; None for all others.
-    """
-    label = label_field(name)
-    if account_id is not None:
-        label = label_key(name) or label
-        value = word_trigger_value(account_id, name, value)
-    if isinstance(value, Worded):
-        return [(label, value)]
-    if isinstance(value, dict):
-        return [
-            (f"{label} · {inner}", text)
-            for key, item in value.items()
-            for inner, text in _leaves(account_id, str(key), item)
-        ]
-    if isinstance(value, list):
-        return [
-            (f"{label} · {inner}", text)
-            for index, item in enumerate(value, start=1)
-            for inner, text in _leaves(account_id, str(index), item)
-        ]
-    return [] if document.is_absent(value) else [(label, value)]
+def _flatten_trigger(account_id: int, path: tuple[str, ...], label: str, value: Any, values: Values) -> None:
+    """Add the values of a trigger below a path, in the words of the flow editor."""
+    worded = word_trigger_value(account_id, path[-1], value)
+    if isinstance(worded, Worded):
+        values.add(path, label, worded)
+    elif isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            inner_label = f"{label} · {label_key(str(key)) or label_field(str(key))}"
+            _flatten_trigger(account_id, (*path, str(key)), inner_label, inner, values)
+    else:
+        # An id or event that is absent is the same as null.
+        values.flatten(path, label, value, keeps_empty=len(path) > 2)
 
 
 def check_change(account_id: int, flow_id: int, changes: FlowChanges) -> None:
@@ -159,8 +140,8 @@ def check_change(account_id: int, flow_id: int, changes: FlowChanges) -> None:
         raise Invalid({"changes": [gettext("can't be blank")]})
     own = {step["id"]: step.get("template_id") for _, step in document.walk(flow.steps)}
     for path, raw in _walk_raw(changes.steps, "changes.steps"):
-        template_id = raw.get("template_id")
-        if template_id is not None and own.get(raw.get("id")) != template_id:
+        template_id, number = raw.get("template_id"), raw.get("id")
+        if template_id is not None and (not isinstance(number, int) or own.get(number) != template_id):
             # The content of another template could change before the proposal is approved.
             raise Invalid({f"{path}.template_id": [gettext("must be that of the step: give the content instead")]})
     _refuse_secrets(changes.steps)
@@ -217,40 +198,45 @@ def change(account_id: int, flow_id: int, changes: FlowChanges, by: Actor, prepa
 
 def compare_change(account_id: int, flow_id: int, changes: FlowChanges) -> list[Difference]:
     """Return the values of the flow that differ after the change."""
-    flow = store.get(account_id, flow_id)
-    given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
-    names = [name for name in given if name != "steps"]
-    before, after = {}, {}
-    if names:
-        prefixes = tuple(label_field(name) for name in names)
-        before = {label: text for label, text in _flatten_settings(flow).items() if label.startswith(prefixes)}
-        after = _flatten_request(account_id, {name: given[name] for name in names})
-    if "steps" in given:
-        before |= flatten_steps(account_id, _dump_steps(flow))
-        after |= flatten_steps(account_id, _dump_proposed(flow, changes))
-    return compare(before, after)
+    flow, parsed = store.get(account_id, flow_id), store.parse_request(account_id, _to_patch(changes), flow_id)
+    now = _get_settings(flow)
+    after = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    after |= {name: (after[name] or "").strip() or None for name in ("name", "goal") if name in after}
+    if "data" in after:
+        after["data"] = after["data"] or {}
+    if parsed.trigger is not None:
+        # Keys of the trigger that the request leaves out keep their values, and some follow from others.
+        after["trigger"] = parsed.trigger._asdict()
+    after.pop("steps", None)
+    old = _flatten_settings(account_id, {name: now[name] for name in after})
+    new = _flatten_settings(account_id, after)
+    if parsed.steps is not None:
+        former = _dump_steps(flow)
+        old.merge(flatten_steps(account_id, former, former))
+        new.merge(flatten_steps(account_id, _dump_proposed(flow, parsed.steps.steps), former))
+    return compare(old, new)
 
 
-def _dump_proposed(flow: Flow, changes: FlowChanges) -> list[Step]:
-    """Return the proposed steps as the API would show them once they are stored, with their whole content."""
-    parsed = store.parse_request(flow.account_id, FlowPatch(steps=changes.steps), flow.id).steps
-    contents = flow_versions.get_contents(flow.templates)
-    own = {step["id"]: contents.get(step["template_id"], {}) for _, step in document.walk(flow.steps)
-           if step.get("template_id")}  # fmt: skip
+def _dump_proposed(flow: Flow, parsed: Sequence[Step]) -> list[Step]:
+    """Return the proposed steps as `_dump_steps` would return them once they are stored."""
+    rows = list(Template.select().where(Template.flow == flow.id))
+    lifecycle.apply_live_contents(flow, rows)
+    documents = flow_versions.build_documents(flow.account_id, flow.id, parsed, rows)
 
     def dump(steps: Sequence[Step]) -> list[Step]:
         dumped_steps = []
         for step in steps:
             props = branches.get_props(step)
-            if "content" in props or step["id"] in own:
-                props["content"] = {**own.get(step["id"], {}), **(props.get("content") or {})}
+            if "content" in props:
+                stored, _ = documents[step["id"]]
+                props["content"] = {name: stored[name] for name in MESSAGE_FIELDS}
             values = {key: value for key, value in BY_TYPE[step["type"]].dump(props).items() if value is not None}
             nested = {branch.key: dump(branch.steps) for branch in branches.list_branches(step)}
             joined = branches.join_branches(values, nested)
             dumped_steps.append({"id": step["id"], "type": step["type"], **document.EMPTY_STEP, **joined})
         return dumped_steps
 
-    return dump(parsed.steps if parsed is not None else ())
+    return _add_translations(dump(parsed), documents)
 
 
 def measure(account_id: int, flow_id: int, changes: Any) -> Reach:
@@ -265,11 +251,11 @@ def list_started_emails(account_id: int, flow_id: int, changes: NoChanges) -> li
 
 def list_changed_emails(account_id: int, flow_id: int, changes: FlowChanges) -> list[EmailChange]:
     """Return the emails of steps that are new or that differ, in their order."""
-    if changes.steps is UNSET:
+    flow, parsed = store.get(account_id, flow_id), store.parse_request(account_id, _to_patch(changes), flow_id)
+    if parsed.steps is None:
         return []
-    flow = store.get(account_id, flow_id)
     before = {step["id"]: _get_email(step) for step in iter_steps(_dump_steps(flow)) if step["type"] == "email"}
-    return _list_step_emails(before, _dump_proposed(flow, changes))
+    return _list_step_emails(before, _dump_proposed(flow, parsed.steps.steps))
 
 
 def _list_step_emails(before: dict[int, dict[str, Any]], steps: list[Step]) -> list[EmailChange]:

@@ -5,10 +5,11 @@ from msgspec import UNSET
 
 from appliance.accounts import audit
 from appliance.accounts.audit import Actor
-from appliance.agents.differences import Difference, compare, label_field
+from appliance.agents.differences import Difference, Values, compare, label_field
+from appliance.agents.flow_words import word_filters
 from appliance.agents.kinds import base
 from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
-from appliance.audience.segments import explain, members, store
+from appliance.audience.segments import members, store
 from appliance.audience.segments.store import SegmentPatch
 from appliance.core.errors import Invalid
 from appliance.core.hidden_characters import show_hidden
@@ -47,12 +48,12 @@ def carry_out(account_id: int, segment_id: int, changes: SegmentPatch, by: Actor
 def compare_segment(account_id: int, segment_id: int, changes: SegmentPatch) -> list[Difference]:
     """Return name and conditions before and after, and what uses the segment."""
     segment, scope = store.get(account_id, segment_id), members.build_scope(account_id)
-    before, after = {label_field("name"): segment.name}, {}
-    after[label_field("name")] = changes.name.strip() if isinstance(changes.name, str) else segment.name
-    for side, filters in ((before, segment.filters), (after, changes.filters)):
-        filters = segment.filters if filters is UNSET else filters
-        nodes = members.parse_filters(account_id, filters)
-        side[label_field("filters")] = explain.describe_filters(account_id, nodes, scope)
+    name = changes.name.strip() if isinstance(changes.name, str) else segment.name
+    filters = segment.filters if changes.filters is UNSET else changes.filters
+    before, after = Values(), Values()
+    for side, own_name, own_filters in ((before, segment.name, segment.filters), (after, name, filters)):
+        side.add(("name",), label_field("name"), own_name)
+        side.add(("filters",), label_field("filters"), word_filters(account_id, own_filters or [], scope))
     differences = compare(before, after)
     uses = [show_hidden(use["name"]) for use in store.list_effects(account_id, segment_id)]
     return [*differences, *(Difference(gettext("In use by"), name, name) for name in uses)]

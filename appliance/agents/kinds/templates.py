@@ -71,8 +71,8 @@ def compare_template(account_id: int, template_id: int, changes: Content) -> lis
     after = {**now, **given}
     after["translations"] = store.prune_translations(after, now, template.channel)
     differences = compare(
-        flatten_content({name: now.get(name) for name in given}) | flatten_translations(now, template.channel),
-        flatten_content({**given}) | flatten_translations(after, template.channel),
+        flatten_content({name: now.get(name) for name in given}).merge(flatten_translations(now, template.channel)),
+        flatten_content({**given}).merge(flatten_translations(after, template.channel)),
     )
     owner = _find_owner(template)
     uses = [show_hidden(owner.name)] if owner is not None and owner.name else []
