@@ -74,13 +74,18 @@ class Connection:
         return _parse_json(self.request(method, path, **options))
 
     def pages(self, path: str, query: dict[str, Any]) -> Iterator[Page[Any]]:
-        """Yield the pages of a list, each requested when it is needed."""
+        """Yield the pages of a list, each requested when it is needed.
+
+        Raises CommandError for a list that does not end: a page leads back to an earlier one, or on without objects.
+        """
         pages = Paginator[Any](self._transport, locate(path), query).pages()
         while True:
             page = self._guarded(lambda: next(pages, None))
             if page is None:
                 return
             yield page
+            if not page.items and page.next_number is not None:
+                raise CommandError(f"{self.url} gave an invalid response: a list without objects goes on")
 
     @contextmanager
     def stream(

@@ -208,6 +208,21 @@ def test_pages_follow_each_other() -> None:
     assert paths == ["list_id=7&limit=100", "list_id=7&limit=100&page=2", "limit=2", "limit=2&page=2"]
 
 
+def test_a_list_that_leads_back_is_an_error() -> None:
+    """A broken service cannot keep the client busy for ever, in threads and in async code."""
+    pages = [Reply(200, [{"id": number}], {"X-Next-Page": "2"}) for number in (1, 2, 3)]
+    message = "leads back from page 2 to page 2"
+    with ScriptedServer(*pages, Reply(200, [])) as server, pytest.raises(errors.CampaneroError, match=message):
+        list(Campanero(server.url).contacts.list())
+
+    async def read(url: str) -> list[Any]:
+        async with AsyncCampanero(url) as client:
+            return [row async for row in client.contacts.list()]
+
+    with ScriptedServer(*pages, Reply(200, [])) as server, pytest.raises(errors.CampaneroError, match=message):
+        asyncio.run(read(server.url))
+
+
 def test_async_client_does_the_same(tmp_path: Path) -> None:
     """Retries, pages, files and errors of the async client."""
     page = Reply(200, [{"id": 1}], {"X-Next-Page": "2"})

@@ -163,3 +163,14 @@ def test_pages_and_files(compiled_client: Path, tmp_path: Path) -> None:
     assert [arrival.path.partition("?")[2] for arrival in server.arrivals[:3]] == [
         "list_id=7&limit=100", "list_id=7&limit=100&page=2", "limit=5",
     ]  # fmt: skip
+
+
+def test_a_list_that_leads_back_is_an_error(compiled_client: Path, tmp_path: Path) -> None:
+    """A broken service cannot keep the client busy for ever."""
+    pages = [Reply(200, [{"id": number}], {"X-Next-Page": "2"}) for number in (1, 2, 3)]
+    with ScriptedServer(*pages, Reply(200, [{"id": 4}])) as server:
+        results = run_client(compiled_client, tmp_path, server.url, """
+            const error = await caught((async () => { for await (const row of client.lists.list()) out(row.id); })());
+            out(error.name, error.message);
+        """)  # fmt: skip
+    assert results == [1, 2, "CampaneroError", "the list leads back from page 2 to page 2"]

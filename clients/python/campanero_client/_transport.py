@@ -66,6 +66,17 @@ def _page_query(query: Query, number: int | None) -> dict[str, Any]:
     return {**query, **size, **({} if number is None else {"page": number})}
 
 
+def _next_number(page: Page[T], number: int | None) -> int | None:
+    """Return the number of the page after the page `number`, None for the first; None if it is the last.
+
+    Raises CampaneroError if the service leads back, because the list would never end.
+    """
+    following = page.next_number
+    if following is not None and following <= (number or 0):
+        raise CampaneroError(f"the list leads back from page {number or 1} to page {following}")
+    return following
+
+
 class Paginator(Generic[T]):
     """All objects of a list. Iterating makes a request for each page when it is reached."""
 
@@ -77,12 +88,17 @@ class Paginator(Generic[T]):
             yield from page.items
 
     def pages(self) -> Iterator[Page[T]]:
-        """Yield the pages, from `page` of the query on, else from the first."""
+        """Yield the pages, from `page` of the query on, else from the first.
+
+        Raises CampaneroError if a page leads back to an earlier one.
+        """
         page: Page[T] = self.page()
         yield page
-        while page.next_number is not None:
-            page = self.page(page.next_number)
+        number = _next_number(page, None)
+        while number is not None:
+            page = self.page(number)
             yield page
+            number = _next_number(page, number)
 
     def page(self, number: int | None = None) -> Page[T]:
         """Return one page; its `total` is the number of objects on all pages."""
@@ -101,12 +117,17 @@ class AsyncPaginator(Generic[T]):
                 yield item
 
     async def pages(self) -> AsyncIterator[Page[T]]:
-        """Yield the pages, from `page` of the query on, else from the first."""
+        """Yield the pages, from `page` of the query on, else from the first.
+
+        Raises CampaneroError if a page leads back to an earlier one.
+        """
         page: Page[T] = await self.page()
         yield page
-        while page.next_number is not None:
-            page = await self.page(page.next_number)
+        number = _next_number(page, None)
+        while number is not None:
+            page = await self.page(number)
             yield page
+            number = _next_number(page, number)
 
     async def page(self, number: int | None = None) -> Page[T]:
         """Return one page; its `total` is the number of objects on all pages."""

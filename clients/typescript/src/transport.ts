@@ -83,12 +83,20 @@ export class Paginator<T> implements AsyncIterable<T> {
     for await (const page of this.pages()) yield* page.items;
   }
 
-  /** Yields the pages, from `page` of the query on, else from the first. */
+  /**
+   * Yields the pages, from `page` of the query on, else from the first. Throws CampaneroError if a page leads back to an
+   * earlier one, because the list would never end.
+   */
   async *pages(): AsyncGenerator<Page<T>, void, undefined> {
     let page = await this.page();
     yield page;
+    let number = 0;
     while (page.nextNumber !== undefined) {
-      page = await this.page(page.nextNumber);
+      if (!(page.nextNumber > number)) {
+        throw new CampaneroError(`the list leads back from page ${number || 1} to page ${page.nextNumber}`);
+      }
+      number = page.nextNumber;
+      page = await this.page(number);
       yield page;
     }
   }
