@@ -56,8 +56,21 @@ def mutate(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
             yield (*path, index, "moved"), [*value[index + 1 :], *value[: index + 1]]
         yield (*path, "longer"), [*value, {}]
     else:
-        for other in ("", None, False, True, 0, "0", f"{value}", f"{value} ", f"{value}\u200b", [], {}, [value]):
-            yield path, other
+        others: tuple[Any, ...] = (
+            "",
+            None,
+            False,
+            True,
+            0,
+            "0",
+            f"{value}",
+            f"{value} ",
+            f"{value}\u200b",
+            [],
+            {},
+            [value],
+        )
+        yield from ((path, other) for other in others)
 
 
 def is_equal(first: Any, second: Any) -> bool:
@@ -91,14 +104,14 @@ def assert_shown(before: Any, path: tuple[Any, ...], after: Any, differences: li
 
 
 # An empty group of properties or of styles is the same as none.
-HARMLESS = ({"props": {}}, {"styles": {}}, {"theme": {}})
+HARMLESS: tuple[dict[str, Any], ...] = ({"props": {}}, {"styles": {}}, {"theme": {}})
 
 
 @pytest.mark.parametrize("kind", SECTION_KINDS, ids=lambda kind: kind.name)
 def test_any_change_of_a_section_is_shown(kind: Any) -> None:
     """Each property and style that is declared, the order and identity of sections, and sections without properties."""
-    plain = [{"id": "p", "type": "text", "props": {"content": "Plain"}}, {"type": "divider"}]
-    sections = [build_section(kind, "s"), *plain, build_section(kind, "t")]
+    plain: list[dict[str, Any]] = [{"id": "p", "type": "text", "props": {"content": "Plain"}}, {"type": "divider"}]
+    sections: list[dict[str, Any]] = [build_section(kind, "s"), *plain, build_section(kind, "t")]
     sections[-1]["props"] = dict(list(sections[-1]["props"].items())[:1])
     design = {"sections": sections, "theme": {prop.name: get_sample(prop) for prop in THEME}}
     for path, changed in mutate(design):
@@ -183,8 +196,10 @@ def test_a_translation_that_moves_to_another_text_is_shown() -> None:
 
 def test_values_that_look_the_same_are_told_apart() -> None:
     """Other white space, code points, directions, types and empty values have their JSON beside them."""
-    pairs = (("a b", "a\u00a0b"), ("e\u0301", "\u00e9"), ("1", 1), (True, "Yes"), ("a\r\nb", "a\nb"),
-             ("[U+202E]", "\u202e"), ("", []), ("x", "x "), (None, ""), (1, 1.0))  # fmt: skip
+    pairs: tuple[tuple[Any, Any], ...] = (
+        ("a b", "a\u00a0b"), ("e\u0301", "\u00e9"), ("1", 1), (True, "Yes"), ("a\r\nb", "a\nb"), ("[U+202E]", "\u202e"),
+        ("", []), ("x", "x "), (None, ""), (1, 1.0),
+    )  # fmt: skip
     for pair in pairs:
         before, after = (_flatten_settings(0, {"data": {"value": value}}) for value in pair)
         [row] = compare(before, after)
