@@ -30,7 +30,7 @@ from appliance.sending.messages import system_emails
 from appliance.sending.messages.system_emails import SystemEmail
 from appliance.settings import config
 from appliance.storage.database import Page, paginate, scalar
-from appliance.storage.models import Account, ApiKey, FlowReplay, Proposal
+from appliance.storage.models import Account, ApiKey, AppGrant, FlowReplay, Proposal
 from appliance.storage.transactions import require_write_transaction
 
 Kind = Literal["send_campaign", "start_flow", "change_flow", "change_segment", "change_template"]
@@ -474,18 +474,23 @@ def _notify_deciders(row: Proposal) -> None:
     row.save(only=[Proposal.mailed_at])
     needed = "campaigns:approve" if account.approval_required else "campaigns:send"
     roles = access.list_roles_with(account.id, needed)
-    data = {"agent": row.key.name, "link": f"{config.base_url(config.current())}/proposals/{row.id}"}
+    # An app has chosen its name itself, which would be words of a stranger in an email of the service.
+    is_app = AppGrant.select().where(AppGrant.api_key == row.key_id).exists()
+    data = {"agent": "" if is_app else row.key.name, "link": f"{config.base_url(config.current())}/proposals/{row.id}"}
     for user in members.list_active(account.id, roles):
         with use_language(users.choose_language(user, account)):
-            content = _build_email()
+            content = _build_email(is_app)
         system_emails.queue_system_email(account, addresses.parse_email(user.email), None, content, data)
 
 
-def _build_email() -> SystemEmail:
+def _build_email(is_app: bool) -> SystemEmail:
+    """Return the email with the name that a user gave to the key in its text; an app has none."""
     return SystemEmail(
-        subject=gettext("%(name)s has a proposal for you", name="{{ data.agent }}"),
+        subject=gettext("A proposal is waiting for you"),
         heading=gettext("A proposal is waiting for you"),
-        text=gettext(
+        text=gettext("A connected app proposes a change. Nothing is sent or changed until a user approves it.")
+        if is_app
+        else gettext(
             "The agent “%(name)s” proposes a change. Nothing is sent or changed until a user approves it.",
             name="{{ data.agent }}",
         ),

@@ -228,6 +228,24 @@ def test_requests_with_repeated_or_missing_parameters(app: ConnectedApp, user: S
     assert app.http.request("GET", "/oauth/token").status == 405
 
 
+def test_the_name_of_an_app_is_not_in_the_email_about_its_proposal(
+    server: Server, api: Client, user: ScriptlessBrowser, time: TestClock
+) -> None:
+    """An app chooses its name itself: a stranger would write in an email of the service."""
+    time.advance(minutes=20)
+    app = ConnectedApp(server.url, name="Your account is locked, visit evil.example")
+    app.connect(user, access="Read and prepare drafts", scope="campaigns:read templates:read proposals:write")
+    template = api.post("/templates", {"name": "T", "subject": "A", "body": "<p>B</p>"}).expect(201)["id"]
+    body = {"kind": "change_template", "subject_id": template, "changes": {"subject": "C"}}
+    app.api().post("/proposals", body).expect(201)
+    queued = [api.get(f"/messages/{row['id']}").expect(200) for row in api.all("/messages")]
+    queued = [email for email in queued if "/proposals/" in str(email["html"])]
+    emails = [api.wait(f"/messages/{email['id']}", lambda row: row["subject"]) for email in queued]
+    assert emails and all(email["subject"] == "A proposal is waiting for you" for email in emails)
+    assert all("A connected app proposes a change" in email["html"] for email in emails)
+    assert all("evil" not in str(email) and "locked" not in str(email) for email in emails)
+
+
 def test_a_role_without_the_rights_connects_nothing(server: Server, app: ConnectedApp) -> None:
     """A viewer gives no app a right that writes: such a request is refused, a mixed one can only read."""
     add_user(server, "viewer", name="vera")
