@@ -40,6 +40,7 @@ from appliance.campaigns.report import CampaignReport
 from appliance.campaigns.special_preflight import MAX_COUNTED_LANGUAGES, LanguageCount
 from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.campaigns.variants import ExperimentWrite, Setup
+from appliance.content.templates import agent_drafts
 from appliance.content.templates import store as templates
 from appliance.core.clock import iso
 from appliance.core.validation import ContactId, PageQuery
@@ -192,7 +193,7 @@ async def create_campaign(request: ApiRequest) -> ApiResponse:
     if request.caller.is_agent:
         trigger.refuse_confirmation(request.body.trigger_attributes)
     args = (store.create, request.account_id, request.body, request.caller.person_id, content)
-    campaign = await commit(audit.run_and_record_agent, request.caller, "campaign_create", *args)
+    campaign = await commit(agent_drafts.run_and_mark, request.caller, "campaign_create", *args)
     return ApiResponse(schemas.serialize_campaign(campaign))
 
 
@@ -229,7 +230,7 @@ async def update_campaign(request: ApiRequest) -> ApiResponse:
         return await _campaign_response(
             await commit(audit.run_and_record, request.caller, "campaign_move", *args, data=data)
         )
-    campaign = await commit(audit.run_and_record_agent, request.caller, "campaign_update", *args)
+    campaign = await commit(agent_drafts.run_and_mark, request.caller, "campaign_update", *args)
     return await _campaign_response(campaign)
 
 
@@ -400,7 +401,7 @@ async def duplicate_campaign(request: ApiRequest) -> ApiResponse:
     """Create a draft with the content and audience of a campaign."""
     name = request.body.name if isinstance(request.body.name, str) else None
     args = (store.duplicate, request.account_id, request.id, request.caller, name)
-    copy = await commit(audit.run_and_record_agent, request.caller, "campaign_create", *args)
+    copy = await commit(agent_drafts.run_and_mark, request.caller, "campaign_create", *args)
     return ApiResponse(schemas.serialize_campaign(copy))
 
 

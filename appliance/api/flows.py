@@ -19,6 +19,7 @@ from appliance.api.http import page_headers
 from appliance.api.schemas import Design, Json, Moment, Template
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
+from appliance.content.templates import agent_drafts
 from appliance.core.clock import iso
 from appliance.core.validation import PageQuery, schema_name
 from appliance.flows import (
@@ -306,7 +307,7 @@ async def create_flow(request: ApiRequest) -> ApiResponse:
     body, draft = await render(store.prepare_create, request.account_id, request.body, is_live)
     flow_rights.require_conditions_access(request, draft)
     args = (store.create, request.account_id, body, draft, request.caller)
-    return await _flow_response(await commit(audit.run_and_record_agent, request.caller, "flow_create", *args))
+    return await _flow_response(await commit(agent_drafts.run_and_mark, request.caller, "flow_create", *args))
 
 
 @ROUTES.add("GET", "/flows/spec", scope="flows:read", agent_scope="flows:read", response_type=FlowSpec)
@@ -362,7 +363,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
             *args,
         )
     else:
-        row = await commit(audit.run_and_record_agent, request.caller, "flow_update", *args)
+        row = await commit(agent_drafts.run_and_mark, request.caller, "flow_update", *args)
     serialized = (await fetch(_serialize_flows, [row]))[0]
     can_read_contacts = request.credential.can_read_contacts
     script_results = (

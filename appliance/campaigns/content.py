@@ -19,7 +19,7 @@ from appliance.campaigns.states import check_template_change
 from appliance.content import brand as brands
 from appliance.content.designs import links, markup
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, starters, template_edits, translations, validation
+from appliance.content.templates import agent_drafts, revisions, starters, template_edits, translations, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.revisions import to_document
 from appliance.content.templates.store import PreparedContent
@@ -95,8 +95,8 @@ def _edit(account_id: int, template_id: int, by: Actor, write: Callable[[int | N
     previous_revision = row.revision
     # For a step, no user id is passed, because an edit by a user would remain a draft until it is published.
     template = write(by.user_id if row.action_id is None else None)
-    if row.agent and not by.is_agent:
-        templates.take_over(account_id, template_id)
+    if template.agent != by.is_agent and (not by.is_agent or template.revision != previous_revision):
+        agent_drafts.mark(template, by.is_agent)
     if by.person_id is not None and template.revision != previous_revision:
         if row.action_id is not None:
             Flow.update(edited_by=by.person_id).where(Flow.id == row.flow_id).execute()
@@ -110,8 +110,7 @@ def create_template(
     """Create a standalone template for an actor, and store whether it is an agent; raises as `templates.create`."""
     template = templates.create(account_id, request, prepared=prepared)
     if by.is_agent:
-        template.agent = True
-        template.save(only=[Template.agent])
+        agent_drafts.mark(template, True)
     return template
 
 
@@ -138,7 +137,7 @@ def _require_access(account_id: int, template_id: int, by: Actor) -> None:
 def _require_agent_access(account_id: int, template_id: int, by: Actor) -> None:
     row = templates.get(account_id, template_id)
     # A program may send single messages with any other template, by its id.
-    if templates.was_sent(template_id) or (row.flow_id is None and not row.agent):
+    if agent_drafts.was_sent(template_id) or (row.flow_id is None and not row.agent):
         raise agents.refuse_change()
     flow = Flow.get_or_none(Flow.id == row.flow_id, ~Flow.hidden) if row.flow_id is not None else None
     if flow is not None:

@@ -364,6 +364,46 @@ def test_programs_send_no_template_that_an_agent_can_still_change(agent: Client,
         assert "take-over" not in browser.get(f"/templates/{own}/edit")
 
 
+def test_programs_send_no_draft_that_an_agent_wrote(agent: Client, api: Client, editor: Client, list_id: int) -> None:
+    """Templates of campaigns, their variants and flows: until a user takes them over, sends or starts them."""
+    browser, shown = ScriptlessBrowser(editor), r'take-over"><input type="hidden" name="revision" value="(\d+)"'
+    experiment = {"metric": "clicks", "variants": [{"name": "A"}, {"name": "B", "subject": "B"}]}
+    campaign = draft(agent, list_id, experiment=experiment)
+    copy = agent.post(f"/campaigns/{campaign['id']}/duplicate").expect(201)
+    flow = agent.post("/flows", {"name": "F", "trigger": {"event": "sale"}, "steps": [TEXT]}).expect(201)
+    variant = campaign["experiment"]["variants"][1]["template_id"]
+    first, step = campaign["template"]["id"], flow["templates"][0]["id"]
+    for template in (first, variant, step, copy["template"]["id"]):
+        message = {"to": "a@example.org", "template_id": template}
+        for body, path in ((message, "/messages"), ({"messages": [message]}, "/messages/batch")):
+            assert "made by an agent" in str(api.post(path, body).json), (path, template)
+    step_path = f"/flows/{flow['id']}/steps/{flow['steps'][0]['id']}/content"
+    for template, path in ((first, f"/campaigns/{campaign['id']}/content"), (step, step_path)):
+        [seen] = re.findall(shown, browser.get(path))
+        agent.patch(f"/templates/{template}", {"subject": "Changed in between"}).expect(200)
+        assert "Look at it again" in browser.post(f"/templates/{template}/take-over", revision=seen)
+        [seen] = re.findall(shown, browser.get(path))
+        assert "take-over" not in browser.post(f"/templates/{template}/take-over", revision=seen)
+        api.post("/messages", {"to": "a@example.org", "template_id": template}).expect(201)
+    # A draft of the team is a draft of the agent's again once an agent has written in it.
+    own = draft(api, list_id)
+    message = {"to": "a@example.org", "template_id": own["template"]["id"]}
+    agent.patch(f"/campaigns/{own['id']}", {"name": "Renamed"}).expect(200)
+    path = f"/templates/{message['template_id']}/translations/de"
+    agent.put(path, {"texts": {"subject": "Hallo"}}).expect(200)
+    assert "made by an agent" in str(api.post("/messages", message).json)
+    api.patch(f"/templates/{message['template_id']}", {"subject": "Mine"}).expect(200)
+    agent.patch(f"/campaigns/{own['id']}", {"name": "Renamed again"}).expect(200)
+    api.post("/messages", message).expect(201)
+    # An approval is a look at all of it.
+    started = agent.post("/flows", {"name": "G", "trigger": {"event": "sale"}, "steps": [TEXT]}).expect(201)
+    message = {"to": "a@example.org", "template_id": started["templates"][0]["id"]}
+    assert "made by an agent" in str(api.post("/messages", message).json)
+    proposal = propose(agent, "start_flow", started["id"])
+    approve(editor, proposal, look(editor, proposal)["version"]).expect(200)
+    api.post("/messages", message).expect(201)
+
+
 def test_an_agent_cancels_only_its_own_replay(agent: Client, api: Client) -> None:
     """A replay that a user or a program started goes on; with a cancelled one, the agent would take its place."""
     flow = api.post("/flows", {"name": "R", "trigger": {"event": "visit"}, "steps": STEPS}).expect(201)

@@ -15,7 +15,7 @@ from appliance.campaigns import store as campaigns
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.designs import document, merge_limits, render
-from appliance.content.templates import editing, revisions, store, translations, variant_content
+from appliance.content.templates import agent_drafts, editing, revisions, store, translations, variant_content
 from appliance.content.templates.editing import Change
 from appliance.core import clock, errors, i18n
 from appliance.core.errors import Conflict, Invalid, NotFound
@@ -154,7 +154,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None) -> dic
         "groups": editor_panels.build_groups(entry, theme) if entry else [],
         "columns": editor_panels.sections_by_column(entry, page) if entry else [],
         "template_choice": _template_choice_url(home),
-        "is_open_to_agents": store.is_open_to_agents(row),
+        "is_open_to_agents": agent_drafts.is_open_to_agents(row),
         "listing": editor_panels, "palette": editor_panels.list_palette(),
         "emails": editor_panels.build_detail_fields(row), "complete": complete, "mode": message,
         "themed": editor_panels.build_theme_fields(row.design, theme),

@@ -10,7 +10,7 @@ from sanic.response import HTTPResponse
 
 from appliance.audience.filters import personal
 from appliance.content.designs import document as designs
-from appliance.content.templates import revisions, store, translations
+from appliance.content.templates import agent_drafts, revisions, store, translations
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
 from appliance.core import errors, validation
 from appliance.core.i18n import gettext, gettext_noop, ngettext
@@ -92,7 +92,7 @@ async def render_form(request: Request, row: Any, form: Form, status: int = 200)
     lines = [("warn", formats.sentence(text), "") for text in dict.fromkeys(warning.message for warning in warnings)]
     return view.render(
         request, "templates/form.html", status, form=form, row=row, sections=sections, advice=lines,
-        is_open_to_agents=await fetch(store.is_open_to_agents, row),
+        is_open_to_agents=await fetch(agent_drafts.is_open_to_agents, row),
     )  # fmt: skip
 
 
@@ -137,12 +137,13 @@ async def take_over(request: Request, visit: Visit, template_id: int) -> HTTPRes
     """Hand an agent's template to the team, in the version that the page showed."""
     seen_revision = parse_int(Form.from_request(request)["revision"], 0)
     try:
-        await commit(store.take_over, visit.account_id, template_id, seen_revision)
+        await commit(agent_drafts.take_over, visit.account_id, template_id, seen_revision)
     except errors.Conflict:
         view.flash(request, gettext("The template has changed. Look at it again before you take it over."))
     else:
         view.flash(request, gettext("Taken over."))
-    return view.redirect(request, f"/templates/{template_id}/edit")
+    row = await fetch(store.get, visit.account_id, template_id)
+    return view.redirect(request, editor.editor_url(await fetch(store.find_owner, row)))
 
 
 @pages.get("/<template_id:int>/preview")

@@ -27,7 +27,7 @@ from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFoun
 from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.core.signals import Provider, Signal
 from appliance.core.validation import sent_fields
-from appliance.storage.database import Page, contains_words, fetch_one, paginate, scalar
+from appliance.storage.database import Page, contains_words, fetch_one, paginate
 from appliance.storage.models import Campaign, Flow, Template, User, Variant
 from appliance.storage.transactions import require_write_transaction
 
@@ -192,32 +192,6 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None, nam
     copied.save(force_insert=True)
     revisions.add_revision(copied, _COPIED % {"name": source_name}, user_id, Origin(1, None, None))
     return copied
-
-
-_WAS_SENT = "SELECT EXISTS (SELECT 1 FROM message WHERE template_id = ? AND test = 0)"
-
-
-def was_sent(template_id: int) -> bool:
-    """Return whether a message that is not a test was sent with a template, or is to be sent."""
-    return bool(scalar(_WAS_SENT, (template_id,)))
-
-
-def is_open_to_agents(template: Template) -> bool:
-    """Return whether an agent may change a template that belongs to no campaign or flow (docs/decisions.md#25)."""
-    return bool(template.agent) and template.flow_id is None and not was_sent(template.id)
-
-
-def take_over(account_id: int, template_id: int, revision: int | None = None) -> Template:
-    """Hand an agent's template to the team: agents then propose its changes, and programs may send it.
-
-    Raises NotFound, and Conflict if it is not at the `revision` that the user has seen.
-    """
-    require_write_transaction()
-    template = get(account_id, template_id)
-    require_unchanged(template, revision=revision)
-    template.agent = False
-    template.save(only=[Template.agent])
-    return template
 
 
 def update(

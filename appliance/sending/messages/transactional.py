@@ -16,8 +16,7 @@ from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import markup, merge, merge_limits
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.templates import revisions, translations
-from appliance.content.templates import store as templates
+from appliance.content.templates import agent_drafts, revisions, translations
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid
 from appliance.core.i18n import gettext, gettext_noop
@@ -325,7 +324,7 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
     elif template.channel != request.channel:
         faults.add("template_id", gettext("is for the other channel"))
         return None
-    elif templates.is_open_to_agents(template):
+    elif agent_drafts.is_open_to_agents(template):
         # The agent may have changed it a moment ago, so no user has seen what would be sent.
         faults.add("template_id", gettext(_MADE_BY_AGENT))
     return template

@@ -26,7 +26,7 @@ class Template(Table):
     flow = DeferredForeignKey("Flow", null=True, on_delete="CASCADE", index=True)
     action_id = IntegerField(null=True)  # id of the step that sends it
     channel = TextField(default="email")  # the channel of its campaign or step
-    agent = BooleanField(default=False)  # a standalone template that an agent created
+    agent = BooleanField(default=False)  # whether an agent wrote it since a user last took it over
     removed_at = Time(null=True)  # when its step was removed; runs of earlier versions still send the template
     subject = TextField(null=True)
     body = TextField(null=True)
