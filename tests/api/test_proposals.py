@@ -395,6 +395,8 @@ def test_programs_send_no_draft_that_an_agent_wrote(agent: Client, api: Client, 
     api.patch(f"/templates/{message['template_id']}", {"subject": "Mine"}).expect(200)
     agent.patch(f"/campaigns/{own['id']}", {"name": "Renamed again"}).expect(200)
     api.post("/messages", message).expect(201)
+    agent.patch(f"/campaigns/{own['id']}", {"template_attributes": {"subject": "After it was sent"}}).expect(200)
+    assert "made by an agent" in str(api.post("/messages", message).json)
     # An approval is a look at all of it.
     started = agent.post("/flows", {"name": "G", "trigger": {"event": "sale"}, "steps": [TEXT]}).expect(201)
     message = {"to": "a@example.org", "template_id": started["templates"][0]["id"]}

@@ -34,11 +34,12 @@ def was_sent(template_id: int) -> bool:
 def is_open_to_agents(template: Template) -> bool:
     """Return whether an agent wrote a template and may change it, so that no user has seen what it says now.
 
-    A template of a campaign or flow counts as seen once a user has approved, sent or started it.
+    A template of a campaign or flow counts as seen once a user has approved, sent or started it. Until then an agent
+    may change it, even if a program has sent it before.
     """
-    if not template.agent or was_sent(template.id):
+    if not template.agent:
         return False
-    return template.flow_id is None or bool(scalar(_IS_DRAFT, (template.flow_id,)))
+    return not was_sent(template.id) if template.flow_id is None else bool(scalar(_IS_DRAFT, (template.flow_id,)))
 
 
 def take_over(account_id: int, template_id: int, revision: int | None = None) -> Template:
