@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import access, approvals, audit, members, users
 from appliance.accounts.audit import Actor
+from appliance.agents.audiences import describe_segments
 from appliance.agents.differences import Difference, find_size_fault, shorten
 from appliance.agents.kinds import BY_NAME, KINDS
 from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach, hash_version
@@ -174,9 +175,22 @@ def check(account_id: int, request: ProposalWrite, _: int | None = None) -> None
     changes = faults.collect(read_changes, kind, request.changes)
     faults.check()
     kind.check(account_id, request.subject_id, changes)
-    fault = find_size_fault(kind.compare(account_id, request.subject_id, changes))
+    fault = find_size_fault(_compare(kind, account_id, request.subject_id, changes))
     if fault is not None:
         raise Invalid({"changes" if request.changes else "subject_id": [fault]})
+
+
+def _compare(
+    kind: ProposalKind, account_id: int, subject_id: int, changes: Any, shows_conditions: bool = True
+) -> list[Difference]:  # fmt: skip
+    """Return what a proposal changes, and with `shows_conditions` the conditions of the segments that it names.
+
+    The conditions of a segment may be read with `contacts:read` only.
+    """
+    differences = kind.compare(account_id, subject_id, changes)
+    if shows_conditions:
+        differences += describe_segments(account_id, kind.find_references(account_id, subject_id, changes))
+    return differences
 
 
 def _exists(account_id: int, kind: ProposalKind, subject_id: int) -> bool:
@@ -304,7 +318,7 @@ def review(account_id: int, proposal_id: int, by: Actor) -> Review:
         return Review(version, version != row.version, [], Reach(), None)
     try:
         changes = read_changes(kind, row.changes)
-        differences = kind.compare(account_id, row.subject_id, changes)
+        differences = _compare(kind, account_id, row.subject_id, changes, by.can_read_contacts)
         reach = kind.measure(account_id, row.subject_id, changes)
         if not by.can_read_contacts:
             # The parts of SMS depend on the values of contacts, as in a preflight (T45 in docs/threats.md).
@@ -402,7 +416,7 @@ def prepare_approval(account_id: int, proposal_id: int, by: Actor) -> Any:
         return None  # The approval raises the error.
     kind = BY_NAME[row.kind]
     changes = read_changes(kind, row.changes)
-    fault = find_size_fault(kind.compare(account_id, row.subject_id, changes))
+    fault = find_size_fault(_compare(kind, account_id, row.subject_id, changes))
     if fault is not None:
         raise Invalid({"base": [fault]})
     return kind.prepare(account_id, row.subject_id, changes)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_proposals import SUBSCRIBED, TEXT, approve, create_agent, get_values, look, propose
+from tests.api.test_proposals import SUBSCRIBED, TEXT, approve, create_agent, draft, get_values, look, propose
 from tests.kit.api_users import add_user
 from tests.kit.client import Client
 from tests.kit.server import Server
@@ -168,3 +168,43 @@ def test_an_id_of_another_type_is_refused(agent: Client, api: Client) -> None:
         steps = [{**TEXT, "id": value, "template_id": 1}]
         body = {"kind": "change_flow", "subject_id": flow["id"], "changes": {"steps": steps}}
         assert agent.post("/proposals", body).status == 422, value
+
+
+def test_segments_are_shown_with_their_conditions(
+    server: Server, owner: Client, agent: Client, editor: Client, api: Client
+) -> None:
+    """Those of audiences, triggers, steps, sections and of other segments, to who may read contacts."""
+    condition = {"name": "contact_email", "predicate": "cont", "value": "everybody.example"}
+    inner = agent.post("/segments", {"name": "Only the board\u202e", "filters": [condition]}).expect(201)["id"]
+    member = {"name": "contact_segment", "predicate": "eq", "value": inner}
+    outer = agent.post("/segments", {"name": "Few", "filters": [member]}).expect(201)["id"]
+    list_id = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
+    api.post("/contacts", {"email": "a@everybody.example", "opt_in": True, "list_ids": [list_id]}).expect(201)
+    row = ("Email address contains “everybody.example”",) * 2
+    shown = {"Segment “Only the board[U+202E]”": row, "Segment “Few”": ("In the segment “Only the board[U+202E]”",) * 2}
+    design = {"sections": [{"type": "text", "props": {"content": "Hi", "show_if": [member]}}, {"type": "footer"}]}
+    trigger = {"contact_list_id": list_id, "segment_id": outer}
+    campaign = draft(agent, list_id, trigger_attributes=trigger)
+    flow = agent.post("/flows", {"name": "S", "trigger": {"event": "sale", "segment_id": outer}, "steps": [TEXT]})
+    live, template = activate(api, [TEXT]), api.post("/templates", {"name": "T", **TEXT}).expect(201)
+    mirrored = api.post("/segments", {"name": "M", "filters": SUBSCRIBED}).expect(201)["id"]
+    api.post("/lists", {"name": "Mirror of M", "segment_id": mirrored}).expect(201)
+    inside = {"Segment “Only the board[U+202E]”": row}
+    for kind, subject, changes, expected in (
+        ("send_campaign", campaign["id"], {}, shown),
+        ("start_flow", flow.expect(201)["id"], {}, shown),
+        ("change_flow", live["id"], {"trigger": {"event": "sale", "segment_id": outer}}, shown),
+        ("change_flow", live["id"], {"steps": [{"filters": [member], "yes": [TEXT]}]}, inside),
+        ("change_flow", live["id"], {"steps": [{"subject": "S", "design": design}]}, inside),
+        ("change_flow", live["id"], {"name": "Renamed"}, {}),
+        ("change_segment", mirrored, {"filters": [member]}, inside),
+        ("change_template", template["id"], {"body": None, "design": design}, inside),
+    ):
+        proposal = propose(agent, kind, subject, changes=changes)
+        values = {label: pair for label, pair in get_values(editor, proposal).items() if label.startswith("Segment “")}
+        assert values == expected, (kind, changes)
+        if kind == "send_campaign":
+            key = {"name": "Narrow", "scope": "campaigns:read"}
+            narrow = server.client(owner.post("/api_keys", key).expect(201)["key"])
+            assert "everybody.example" not in str(look(narrow, proposal)["differences"])
+        withdraw(agent, proposal)

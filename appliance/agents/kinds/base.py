@@ -14,6 +14,8 @@ from appliance.audience.segments.references import find_campaign_references
 from appliance.flows import drafts, versions
 from appliance.storage.models import Flow
 
+References = set[tuple[str, int | None]]
+
 
 class NoChanges(Struct):
     """The changes of a proposal of a kind that has none."""
@@ -58,6 +60,8 @@ class ProposalKind(NamedTuple):
     compare: Callable[[int, int, Any], list[Difference]]  # (account id, subject id, changes)
     measure: Callable[[int, int, Any], Reach]  # (account id, subject id, changes)
     list_emails: Callable[[int, int, Any], list[EmailChange]]  # (account id, subject id, changes)
+    # (account id, subject id, changes): (kind, id) of the segments and lists that decide whom the act reaches
+    find_references: Callable[[int, int, Any], References]
     path: str  # the path of the page of the subject, with a placeholder for its id
 
 

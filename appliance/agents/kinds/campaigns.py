@@ -18,8 +18,9 @@ from appliance.agents.differences import (
     label_field,
 )
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
+from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach, References
 from appliance.audience.segments import explain
+from appliance.audience.segments.references import find_campaign_references
 from appliance.campaigns import audience, preflight, send, store
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.store import SendRequest
@@ -191,6 +192,11 @@ def list_emails(account_id: int, campaign_id: int, changes: SendChanges) -> list
     return [EmailChange(first, None, to_document(campaign.template)), *others]
 
 
+def find_references(account_id: int, campaign_id: int, changes: SendChanges) -> References:
+    """Return the segments and lists of the audience, and those that decide who sees sections."""
+    return find_campaign_references(store.get(account_id, campaign_id))
+
+
 SEND_CAMPAIGN = ProposalKind(
     "send_campaign",
     gettext_noop("Send campaign"),
@@ -206,5 +212,6 @@ SEND_CAMPAIGN = ProposalKind(
     compare_campaign,
     measure,
     list_emails,
+    find_references,
     "/campaigns/{}",
 )

@@ -20,7 +20,8 @@ from appliance.agents.differences import (
 )
 from appliance.agents.flow_words import Worded, label_key, word_trigger_value
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import EmailChange, NoChanges, ProposalKind, Reach
+from appliance.agents.kinds.base import EmailChange, NoChanges, ProposalKind, Reach, References
+from appliance.audience.segments import references
 from appliance.content.templates.revisions import to_document
 from appliance.core.errors import Invalid
 from appliance.core.i18n import gettext, gettext_noop
@@ -272,6 +273,28 @@ def _get_email(step: Step) -> dict[str, Any]:
     return {name: step.get(name) for name in MESSAGE_FIELDS}
 
 
+def find_started_references(account_id: int, flow_id: int, changes: NoChanges) -> References:
+    """Return the segments and lists that decide who enters the flow, takes its branches and sees its sections."""
+    flow = store.get(account_id, flow_id)
+    return _find_references(account_id, triggers.get_spec(flow.loaded_trigger), _dump_steps(flow))
+
+
+def find_changed_references(account_id: int, flow_id: int, changes: FlowChanges) -> References:
+    """Return the segments and lists that the changed trigger and the changed steps name."""
+    flow, parsed = store.get(account_id, flow_id), store.parse_request(account_id, _to_patch(changes), flow_id)
+    steps = _dump_proposed(flow, parsed.steps.steps) if parsed.steps is not None else []
+    return _find_references(account_id, parsed.trigger or triggers.TriggerSpec(), steps)
+
+
+def _find_references(account_id: int, trigger: triggers.TriggerSpec, steps: list[Step]) -> References:
+    named: References = {("segment", trigger.segment_id), ("list", trigger.contact_list_id)}
+    named |= references.find_references(account_id, trigger.data.get("where"))
+    for step in iter_steps(steps):
+        named |= references.find_references(account_id, step.get("filters"))
+        named |= references.find_design_references(account_id, step.get("design"))
+    return named
+
+
 START_FLOW = ProposalKind(
     "start_flow",
     gettext_noop("Start flow"),
@@ -287,6 +310,7 @@ START_FLOW = ProposalKind(
     compare_start,
     measure,
     list_started_emails,
+    find_started_references,
     "/flows/{}",
 )
 CHANGE_FLOW = ProposalKind(
@@ -304,5 +328,6 @@ CHANGE_FLOW = ProposalKind(
     compare_change,
     measure,
     list_changed_emails,
+    find_changed_references,
     "/flows/{}",
 )

@@ -8,8 +8,8 @@ from appliance.accounts.audit import Actor
 from appliance.agents.differences import Difference, Values, compare, label_field
 from appliance.agents.flow_words import word_filters
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
-from appliance.audience.segments import members, store
+from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach, References
+from appliance.audience.segments import members, references, store
 from appliance.audience.segments.store import SegmentPatch
 from appliance.core.errors import Invalid
 from appliance.core.hidden_characters import show_hidden
@@ -73,6 +73,12 @@ def list_emails(account_id: int, segment_id: int, changes: SegmentPatch) -> list
     return []
 
 
+def find_references(account_id: int, segment_id: int, changes: SegmentPatch) -> References:
+    """Return the segments and lists that the conditions name."""
+    filters = store.get(account_id, segment_id).filters if changes.filters is UNSET else changes.filters
+    return {*references.find_references(account_id, filters)}
+
+
 CHANGE_SEGMENT = ProposalKind(
     "change_segment",
     gettext_noop("Change segment"),
@@ -88,5 +94,6 @@ CHANGE_SEGMENT = ProposalKind(
     compare_segment,
     measure,
     list_emails,
+    find_references,
     "/segments/{}",
 )

@@ -9,7 +9,8 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.agents.differences import Difference, compare, flatten_content, flatten_translations
 from appliance.agents.kinds import base
-from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach
+from appliance.agents.kinds.base import EmailChange, ProposalKind, Reach, References
+from appliance.audience.segments.references import find_design_references
 from appliance.campaigns import content
 from appliance.content.templates import store, validation
 from appliance.content.templates.revisions import to_document
@@ -93,6 +94,12 @@ def list_emails(account_id: int, template_id: int, changes: Content) -> list[Ema
     return [EmailChange("", now, {**now, **store.normalize_content(template, _to_write(changes))})]
 
 
+def find_references(account_id: int, template_id: int, changes: Content) -> References:
+    """Return the segments and lists that decide who sees the sections of the changed design."""
+    given = store.normalize_content(store.get(account_id, template_id), _to_write(changes))
+    return {*find_design_references(account_id, given.get("design"))}
+
+
 CHANGE_TEMPLATE = ProposalKind(
     "change_template",
     gettext_noop("Change template"),
@@ -108,5 +115,6 @@ CHANGE_TEMPLATE = ProposalKind(
     compare_template,
     measure,
     list_emails,
+    find_references,
     "/templates/{}/edit",
 )
