@@ -1,6 +1,7 @@
 """The differences of a proposal, value by value, so that a user sees all changes side by side."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 from unicodedata import normalize
@@ -21,6 +22,7 @@ MAX_DIFFERENCES = 1_000
 MAX_CHARACTERS, MAX_ALL_CHARACTERS = 100_000, 500_000
 # Of texts that look the same up to this length, the page shows what tells them apart.
 _MAX_SPELLED_CHARACTERS = 200
+_JOINERS = re.compile("[\u200c\u200d\ufe0f]")
 _TOO_LARGE = gettext_noop("changes more than can be shown: propose less at a time")
 _FIELD_LABELS = {
     "name": gettext_noop("Name"), "subject": gettext_noop("Subject"), "body": gettext_noop("Body"),
@@ -140,8 +142,10 @@ def _tell_apart(before: Value | None, after: Value | None) -> list[str]:
 
 
 def _simplify(text: str) -> str:
-    """Return a text without what people do not see: kinds of white space, and other code points for a character."""
-    return text if len(text) > _MAX_SPELLED_CHARACTERS else " ".join(normalize("NFKC", text).split())
+    """Return a text without what people do not see: kinds of white space, joiners, other code points of a character."""
+    if len(text) > _MAX_SPELLED_CHARACTERS:
+        return text
+    return " ".join(normalize("NFKC", _JOINERS.sub("", text)).split())
 
 
 def find_size_fault(differences: Sequence[Difference]) -> str | None:

@@ -208,3 +208,38 @@ def test_segments_are_shown_with_their_conditions(
             narrow = server.client(owner.post("/api_keys", key).expect(201)["key"])
             assert "everybody.example" not in str(look(narrow, proposal)["differences"])
         withdraw(agent, proposal)
+
+
+def test_an_unchanged_flow_shows_no_change(agent: Client, editor: Client, api: Client) -> None:
+    """Neither the steps and the trigger as they were read, nor what was just approved, differ from what is stored."""
+    list_id = int(api.post("/lists", {"name": "Buyers"}).expect(201)["id"])
+    email = {"subject": "Hi", "design": {"sections": build_sections(*NAMES)}, "utm": {"source": "flow"}}
+    steps = [
+        email, {"type": "sms", "body": "Hello. Reply STOP to opt out"}, {"duration": 60},
+        {"type": "wait_until", "until": "time", "at": "09:00", "weekdays": ["mon"]},
+        {"filters": SUBSCRIBED, "yes": [{"type": "tag_add", "tag": "a"}], "no": [{"type": "exit"}]},
+        {"type": "random_split", "branches": [{"name": "A", "share": 30, "steps": [TEXT]}, {"share": 70}]},
+        {"type": "emit_event", "event_name": "bought", "event_data": {"a": 0, "b": None, "c": False}},
+        {"type": "list_add", "contact_list_id": list_id},
+        {"type": "contact_update", "data_merge": {"vip": None, "level": 0}},
+        {"type": "http_request", "url": "https://hooks.example.org/", "payload": {"a": None}, "timeout": 60,
+         "headers": {"X-A": "a"}, "secret_headers": {"X-B": "b" * 20}, "signing_secret": "s" * 20},
+    ]  # fmt: skip
+    trigger = {"event": "sale", "contact_list_id": list_id, "data": {"frequency": "once", "other": [0, None, {}]}}
+    body = {"name": "All", "trigger": trigger, "goal": "bought", "steps": steps, "data": {"name": 1, "Name": None}}
+    flow = api.post("/flows", body).expect(201)
+    api.post(f"/flows/{flow['id']}/activate").expect(200)
+    for template in flow["templates"][:1]:
+        api.put(f"/templates/{template['id']}/translations/de", {"texts": {"subject": "Hallo"}}).expect(200)
+    flow = api.get(f"/flows/{flow['id']}").expect(200)
+    same = {name: flow[name] for name in ("name", "goal", "steps", "data")}
+    same["trigger"] = {name: flow["trigger"][name] for name in ("event", "segment_id", "contact_list_id", "data")}
+    proposal = propose(agent, "change_flow", flow["id"], changes=same)
+    assert get_values(editor, proposal) == {}
+    withdraw(agent, proposal)
+    same["steps"] = [*flow["steps"][3:], *flow["steps"][:3], {**email, "subject": "New"}]
+    proposal = propose(agent, "change_flow", flow["id"], changes=same)
+    assert get_values(editor, proposal)["Step 1"] == ("Email", "Wait until (moved from Step 4)")
+    approve(editor, proposal, look(editor, proposal)["version"]).expect(200)
+    same["steps"] = api.get(f"/flows/{flow['id']}").expect(200)["steps"]
+    assert get_values(editor, propose(agent, "change_flow", flow["id"], changes=same)) == {}

@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 
 from appliance.agents.differences import Difference, compare, flatten_content, flatten_steps, flatten_translations
+from appliance.agents.flow_words import Worded, word_filters, word_trigger_value
 from appliance.agents.kinds.flows import _flatten_settings
+from appliance.audience import lists
+from appliance.audience.lists import ListCreate
+from appliance.audience.segments import members
 from appliance.content.designs.kind import COMMON, STYLES, THEME, Prop
 from appliance.content.designs.sections import KINDS as SECTION_KINDS
+from appliance.events import log
+from appliance.flows import triggers
 from appliance.flows.steps import KINDS as STEP_KINDS
 from appliance.flows.triggers import _DATA_CHECKS
+from appliance.storage import transactions
 from appliance.storage.models import NESTED_STEP_KEYS
 from tests.domain.home import Home
 
@@ -23,7 +30,7 @@ SAMPLES: dict[str, Any] = {
     "duration": 60, "filters": [CONDITION], "event_data": {"a": 1, "b": {"c": [None, ""]}}, "payload": {"a": None},
     "headers": {"X-A": "1"}, "secret_headers": {"X-B": None}, "signed": True, "forward_event_data": True,
     "data_merge": {"vip": None, "level": 1}, "save_to_contact": {"score": "a.b"}, "save_to_run": {"a": "b"},
-    "timeout": 60, "weekdays": ["monday"], "user_id": 1, "contact_list_id": 1, "step_id": 90, "max_jumps": 3,
+    "timeout": 60, "weekdays": ["mon"], "user_id": 1, "contact_list_id": 1, "step_id": 90, "max_jumps": 3,
     "offset_days": 0, "transactional": True, "utm": {"source": "a", "medium": None}, "yes": NESTED, "no": NESTED,
     "else": NESTED, "by_amount": False, "uneven": True, "channel": "email", "template_id": None,
     "branches": [{"key": "b1", "name": "", "share": 40, "values": ["a", "b"], "steps": NESTED},
@@ -198,9 +205,50 @@ def test_values_that_look_the_same_are_told_apart() -> None:
     """Other white space, code points, directions, types and empty values have their JSON beside them."""
     pairs: tuple[tuple[Any, Any], ...] = (
         ("a b", "a\u00a0b"), ("e\u0301", "\u00e9"), ("1", 1), (True, "Yes"), ("a\r\nb", "a\nb"), ("[U+202E]", "\u202e"),
-        ("", []), ("x", "x "), (None, ""), (1, 1.0),
+        ("", []), ("x", "x "), ("x", "x\u200d"), ("x", "x\ufe0f"), (None, ""), (1, 1.0),
     )  # fmt: skip
     for pair in pairs:
         before, after = (_flatten_settings(0, {"data": {"value": value}}) for value in pair)
         [row] = compare(before, after)
         assert row.before.split() != row.after.split(), pair
+
+
+CLEAR: tuple[dict[str, Any], ...] = (
+    {"name": "contact_email", "predicate": "cont", "value": "a"},
+    {"name": "data.level", "predicate": "eq", "value": "gold"},
+)
+UNCLEAR: tuple[dict[str, Any], ...] = (
+    {"name": "contact_email", "predicate": "in", "value": [f"{number}@a.example" for number in range(7)]},
+    {"name": "contact_first_name", "predicate": "cont", "value": "A” and email address contains “b"},
+    {"name": "data.email_address", "predicate": "cont", "value": "a"},
+    {"name": "data.Email address", "predicate": "cont", "value": "a"},
+    {"name": "contact_created_at", "predicate": "lt", "value": "2026-01-01T10:00:01Z"},
+    {"name": "event", "predicate": "performed", "value": {"event": "email_opened", "include_machine": True}},
+    {"name": "event", "predicate": "performed", "value": {"event": "email_opened", "since": "2026-01-01T10:00:01Z"}},
+    {"name": "group", "predicate": "any", "value": [{"name": "data.tags", "predicate": "cont", "value": "a"}]},
+)
+
+
+def test_conditions_that_the_sentence_leaves_unclear_have_their_json(home: Home) -> None:
+    """A sentence rounds times, leaves out values, and has labels and names that anybody may give."""
+    scope = members.build_scope(home.account_id)
+    for filters, is_clear in (*((row, True) for row in CLEAR), *((row, False) for row in UNCLEAR)):
+        worded = word_filters(home.account_id, [filters], scope)
+        assert isinstance(worded, Worded), filters
+        assert ("predicate" not in worded.text) == is_clear, worded.text
+    home_list = transactions.write(lists.create, home.account_id, ListCreate(name="A” and email address contains “b"))
+    member = {"name": "contact_list", "predicate": "eq", "value": home_list.id}
+    assert "predicate" in word_filters(home.account_id, [member], scope).text
+    conditions = {"event.total": True, "data.total": False}
+    for name, has_code in conditions.items():
+        filters = [{"name": name, "predicate": "gt", "value": 5}]
+        worded = word_filters(home.account_id, filters, triggers.get_condition_scope(home.account_id))
+        assert ("predicate" in worded.text) == has_code, worded.text
+
+
+def test_an_event_that_has_the_label_of_another_is_named(home: Home) -> None:
+    """An event of a client may be called as an event of the service is labelled."""
+    label = log.name_event("segment_enter")
+    for name, expected in (("segment_enter", label), (label.lower().replace(" ", "_"), f"{label} ({{}})")):
+        worded = word_trigger_value(home.account_id, "event", name)
+        assert worded.text == expected.format(name)

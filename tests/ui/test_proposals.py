@@ -53,6 +53,26 @@ def test_a_key_of_an_agent_is_no_test_key(user: ScriptlessBrowser) -> None:
     assert "must be false for an agent" in page.press("Create key").text.lower()
 
 
+def test_a_source_is_closed_only_if_the_preview_shows_its_words(
+    user: ScriptlessBrowser, agent: Client, list_id: int
+) -> None:
+    """The preview has sample values and no plain-text version, so conditions and that version are shown open."""
+    footer = "{{ unsubscribe_url }}"
+    design = {"sections": [{"type": "text", "props": {"content": "Hi"}}, {"type": "footer"}]}
+    for content, is_closed in (
+        ({"subject": "S", "body": f"<p>Hello {footer}</p>"}, True),
+        (
+            {"subject": "S", "body": "<p>{% if first_name %}Hi{% else %}Pay{% endif %} " + footer + "</p>"},
+            False,
+        ),
+        ({"subject": "S", "body": f"Pay <now> {footer}", "design": design}, False),
+    ):
+        body = {"name": "N", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": content}
+        proposal = propose(agent, "send_campaign", agent.post("/campaigns", body).expect(201)["id"])
+        page = HtmlPage(user, f"/proposals/{proposal['id']}")
+        assert ("HTML source" in page.text) == is_closed, content
+
+
 def test_a_user_approves_what_the_page_shows(user: ScriptlessBrowser, api: Client, agent: Client, list_id: int) -> None:
     """The page has reason, recipients, preflight and values; a change in between is shown instead of sent."""
     campaign = draft(agent, list_id)

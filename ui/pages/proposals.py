@@ -12,6 +12,7 @@ from appliance.agents import proposals
 from appliance.agents.kinds import BY_NAME
 from appliance.agents.proposals import ApproveProposal, ProposalQuery
 from appliance.campaigns import preflight
+from appliance.content.designs import document as designs
 from appliance.core import errors, validation
 from appliance.core.hidden_characters import show_hidden
 from appliance.core.i18n import format_data_number, gettext, gettext_noop, pgettext, pgettext_noop
@@ -106,11 +107,13 @@ async def _render_proposal(
 async def _list_previews(visit: Visit, proposal_id: int) -> dict[str, Any]:
     """Return `emails`, with their names and whether there is one before, and `sources`, the bodies that they show."""
     emails = await scan(proposals.list_emails, visit.account_id, proposal_id, visit.actor)
+    # Open are sources whose words the preview, with its sample values, may not show: the plain-text version beside a
+    # design, and a body with conditions.
     bodies = {str(fields["body"]) for email in emails for fields in (email.before, email.after)
-              if fields is not None and fields["body"]}  # fmt: skip
+              if fields is not None and fields["body"] and not designs.get_sections(fields["design"])}  # fmt: skip
     return {
         "emails": [(show_hidden(email.name), email.before is not None) for email in emails],
-        "sources": {show_hidden(body) for body in bodies if "<" in body},
+        "sources": {show_hidden(body) for body in bodies if "<" in body and "{%" not in body},
     }
 
 

@@ -24,6 +24,7 @@ from appliance.audience.segments.references import find_campaign_references
 from appliance.campaigns import audience, preflight, send, store
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.store import SendRequest
+from appliance.content.designs import utm
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock
 from appliance.core.errors import Invalid
@@ -102,14 +103,15 @@ def carry_out(account_id: int, campaign_id: int, changes: SendChanges, by: Actor
 def compare_campaign(account_id: int, campaign_id: int, changes: SendChanges) -> list[Difference]:
     """Return the change of the status and what is sent: to whom, with which content."""
     campaign = store.get(account_id, campaign_id)
-    to, excluded = _describe_audience(account_id, campaign)
+    audience_rows = _describe_audience(account_id, campaign)
     differences = [
         Difference(label_field("status"), gettext("Draft"), gettext("Sent")),
         Difference(gettext("Time"), "", _describe_time(account_id, campaign, changes)),
-        Difference(gettext("To"), "", show_hidden(to)),
-        *([Difference(gettext("Except"), "", show_hidden(excluded))] if excluded else []),
+        *(Difference(label, "", show_hidden(names)) for label, names in audience_rows if names),
     ]
-    values = flatten_content({"name": campaign.name, "data": campaign.data})
+    # Own UTM parameters without values mean that links get none, and not those of the account.
+    own_utm = {name: campaign.utm.get(name) for name in utm.NAMES} if campaign.utm is not None else None
+    values = flatten_content({"name": campaign.name, "data": campaign.data, "utm": own_utm})
     values.merge(flatten_content(_get_settings(campaign), False))
     values.merge(_flatten_message(campaign.template), ("message",))
     for variant in campaign.setup.variants[1:] if campaign.setup is not None else ():
@@ -126,12 +128,11 @@ def _flatten_message(template: Template) -> Values:
 
 
 def _get_settings(campaign: Campaign) -> dict[str, Any]:
-    """Return what is sent along with the content: tracking, UTM parameters, repetition and the test."""
+    """Return what is sent along with the content: tracking, repetition and the test."""
     setup = campaign.setup
     experiment = setup.experiment if setup is not None else None
     return {
         "tracking": gettext("Yes") if campaign.tracking else gettext("No"),
-        "utm": campaign.utm,
         "repeat": msgspec.to_builtins(campaign.repeat) if campaign.repeat is not None else None,
         "best_hour_until": campaign.best_hour_until,
         "experiment": {name: getattr(experiment, name) for name in _EXPERIMENT_FIELDS} if experiment else None,
@@ -154,8 +155,8 @@ def _describe_time(account_id: int, campaign: Campaign, changes: SendChanges) ->
     return gettext("%(time)s, and again after that", time=text) if campaign.repeat is not None else text
 
 
-def _describe_audience(account_id: int, campaign: Campaign) -> tuple[str, str]:
-    """Return the names of the lists and segments that a campaign goes to, and of those that are left out."""
+def _describe_audience(account_id: int, campaign: Campaign) -> list[tuple[str, str]]:
+    """Return (label, names) of the lists or the segment that a campaign goes to, its segment, and what is left out."""
     trigger = campaign.trigger
 
     def name(kind: str, numbers: Iterable[int | None]) -> list[str]:
@@ -163,10 +164,14 @@ def _describe_audience(account_id: int, campaign: Campaign) -> tuple[str, str]:
 
     excluded = name("list", trigger.data.get("exclude_contact_list_ids") or ())
     excluded += name("segment", trigger.data.get("exclude_segment_ids") or ())
+    except_row = (gettext("Except"), format_list(excluded))
     if audience.is_unbounded(campaign):
-        return gettext("All contacts"), format_list(excluded)
-    lists = dict.fromkeys((trigger.contact_list_id, *(trigger.data.get("contact_list_ids") or ())))
-    return format_list([*name("list", lists), *name("segment", [trigger.segment_id])]), format_list(excluded)
+        return [(gettext("To"), gettext("All contacts")), except_row]
+    lists = name("list", dict.fromkeys((trigger.contact_list_id, *(trigger.data.get("contact_list_ids") or ()))))
+    segment = format_list(name("segment", [trigger.segment_id]))
+    if not lists:
+        return [(gettext("To"), segment), except_row]
+    return [(gettext("To"), format_list(lists)), (gettext("Narrow by segment"), segment), except_row]
 
 
 def measure(account_id: int, campaign_id: int, changes: SendChanges) -> Reach:
