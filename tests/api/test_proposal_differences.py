@@ -204,6 +204,8 @@ def test_segments_are_shown_with_their_conditions(
         values = {label: pair for label, pair in get_values(editor, proposal).items() if label.startswith("Segment “")}
         assert values == expected, (kind, changes)
         if kind == "send_campaign":
+            audience = [(row["label"], row["after"]) for row in look(editor, proposal)["differences"]][2:4]
+            assert audience == [("To", "Readers"), ("Narrow by segment", "Few")]
             key = {"name": "Narrow", "scope": "campaigns:read"}
             narrow = server.client(owner.post("/api_keys", key).expect(201)["key"])
             assert "everybody.example" not in str(look(narrow, proposal)["differences"])

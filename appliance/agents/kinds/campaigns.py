@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
@@ -23,6 +22,7 @@ from appliance.audience.segments import explain
 from appliance.audience.segments.references import find_campaign_references
 from appliance.campaigns import audience, preflight, send, store
 from appliance.campaigns.preflight import PreparedSend
+from appliance.campaigns.repeats import Repeat
 from appliance.campaigns.store import SendRequest
 from appliance.content.designs import utm
 from appliance.content.templates.revisions import to_document
@@ -133,11 +133,16 @@ def _get_settings(campaign: Campaign) -> dict[str, Any]:
     experiment = setup.experiment if setup is not None else None
     return {
         "tracking": gettext("Yes") if campaign.tracking else gettext("No"),
-        "repeat": msgspec.to_builtins(campaign.repeat) if campaign.repeat is not None else None,
+        "repeat": _describe_repetition(campaign.repeat) if campaign.repeat is not None else None,
         "best_hour_until": campaign.best_hour_until,
         "experiment": {name: getattr(experiment, name) for name in _EXPERIMENT_FIELDS} if experiment else None,
         "variants": [{"send_after_minutes": variant.send_after_minutes} for variant in setup.variants] if setup else [],
     }
+
+
+def _describe_repetition(repeat: Repeat) -> dict[str, Any]:
+    conditions = {"ends_at": clock.iso(repeat.ends_at), "only_if_changed": repeat.only_if_changed}
+    return {**repeat.rule._asdict(), **conditions}
 
 
 def _describe_time(account_id: int, campaign: Campaign, changes: SendChanges) -> str:
