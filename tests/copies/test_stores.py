@@ -11,11 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import asyncssh
+import httpx
 import pytest
 
 from appliance.core import clock
 from appliance.ops import stores
-from appliance.ops.stores import base, min_speed_http, s3
+from appliance.ops.stores import base, min_speed_http, s3, s3_responses
 from appliance.ops.stores import sftp as sftp_store
 from appliance.ops.stores.base import Store
 from appliance.settings.copies import Copies
@@ -327,3 +328,18 @@ def test_bandwidth_limit(bucket: S3Server) -> None:
     start = time.monotonic()
     _put(store, "slow", bytes(400_000))
     assert 0.25 < time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'<?xml version="1.0" encoding="x-unknown"?><Error/>', b'<?xml version="1.0" encoding="utf-7"?><Error/>',
+        b'<?xml version="1.0" encoding="idna"?><Error/>', b"<Error" + b"<a>" * 100_000, b"<Error>\xff</Error>",
+    ],
+    ids=["unknown encoding", "multi-byte encoding", "encoding without replacement", "deep", "not UTF-8"],
+)  # fmt: skip
+def test_a_hostile_answer_of_a_bucket(body: bytes) -> None:
+    """Whatever a server sends in the place of an error, it is an error of the storage, in one line."""
+    response = httpx.Response(404, content=body, request=httpx.Request("GET", "http://127.0.0.1"))
+    with pytest.raises(base.StoreError, match=r"sent an answer that is not of the S3 API"):
+        s3_responses.read_error(response)

@@ -52,3 +52,17 @@ def test_a_foreign_object_does_not_stop_the_others(store: Store, tmp_path: Path)
         with pytest.raises(StoreError, match="larger than a piece"):
             reader.fetch()
         assert (tmp_path / "two" / JOURNAL).read_bytes() == path.read_bytes()
+
+
+def test_a_link_in_the_store_leads_to_no_other_files(store: Store, tmp_path: Path) -> None:
+    """Who may write to the store cannot have the files of another folder deleted, written or read by a link."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "secret.key").write_text("k")
+    (tmp_path / "one" / JOURNAL).write_text('{"journal":"a"}\n')
+    (tmp_path / "store" / "files").symlink_to(victim)
+    with pytest.raises(StoreError, match="files is a link or a file, not a folder"):
+        Mirror(store, tmp_path / "one").copy()
+    with pytest.raises(StoreError, match="files is a link or a file, not a folder"):
+        MirrorReader(store, tmp_path / "two").fetch()
+    assert [path.name for path in victim.iterdir()] == ["secret.key"]

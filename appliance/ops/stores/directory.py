@@ -5,8 +5,9 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import SplitResult, unquote
@@ -16,6 +17,8 @@ from appliance.ops.stores import base
 from appliance.ops.stores.base import ObjectInfo, Throttle
 
 _LOCK_FILE = ".campanero-store.lock"
+# A write under the lock takes milliseconds; on a share whose server does not answer it may take seconds.
+_MAX_LOCK_SECONDS, _LOCK_PAUSE_SECONDS = 10.0, 0.005
 
 
 def open_store(url: SplitResult, throttle: Throttle) -> "DirectoryStore":
@@ -40,26 +43,26 @@ class DirectoryStore:
     def put(self, key: str, source: BinaryIO, size: int, sha256: bytes) -> None:
         """Write a file, read it back from the disk, and move it to its place. See `Store.put`."""
         path = self._path(key)
-        with _translated(f"{path} cannot be written"):
-            self._require_root()
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _replacing(path) as file:
-                source.seek(0)
-                while chunk := source.read(base.CHUNK_BYTES):
-                    self._throttle.wait(len(chunk))
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-                if _hash_from_disk(file) != sha256:
-                    raise base.Damaged(f"{path} was written, but reading it back gave other bytes")
+        with (
+            _translated(f"{path} cannot be written"),
+            self._locate(key, creates=True) as located,
+            _replacing(located) as file,
+        ):
+            source.seek(0)
+            while chunk := source.read(base.CHUNK_BYTES):
+                self._throttle.wait(len(chunk))
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+            if _hash_from_disk(file) != sha256:
+                raise base.Damaged(f"{path} was written, but reading it back gave other bytes")
 
     @contextmanager
     def open(self, key: str) -> Iterator[base.Readable]:
         """Yield the open file of an object. See `Store.open`."""
         path = self._path(key)
-        with _translated(f"{path} cannot be read"):
-            self._require_root()
-            file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+        with _translated(f"{path} cannot be read"), self._locate(key) as located:
+            file = os.fdopen(os.open(located, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
         with file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise base.Damaged(f"{path} is not a regular file")
@@ -70,32 +73,50 @@ class DirectoryStore:
         path = self._path(key)
         with _translated(f"{path} cannot be read"):
             self._require_root()
-            return _describe(key, path)
+            try:
+                with self._locate(key) as located:
+                    return _describe(key, located)
+            except FileNotFoundError:
+                return None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the files below a folder. See `Store.list`."""
         return base.limit_count(self._walk(prefix), self.url)
 
     def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
-        folder = self._path(prefix.rstrip("/")) if prefix else self.root
-        with _translated(f"{folder} cannot be read"):
+        start = prefix.rstrip("/")
+        folder = self._path(start) if prefix else self.root
+        with _translated(f"{folder} cannot be read"), ExitStack() as stack:
             self._require_root()
-            for parent, folders, names in os.walk(folder, onerror=_raise_unless_missing):
-                folders.sort()
+            try:
+                descriptor = stack.enter_context(self._open_folder(start.split("/") if prefix else []))
+            except FileNotFoundError:
+                return
+            for parent, folders, names, parent_descriptor in os.fwalk(
+                ".", onerror=_raise_unless_missing, dir_fd=descriptor
+            ):
+                parts = [part for part in (*start.split("/"), *parent.split("/")[1:]) if part]
+                # Others may have nested folders more deeply than a key can be, and than this walk can follow.
+                folders[:] = sorted(name for name in folders if base.is_key("/".join((*parts, name, "x"))))
                 for name in names:
-                    path = Path(parent) / name
-                    key = path.relative_to(self.root).as_posix()
-                    if base.is_key(key) and (info := _describe(key, path)):
+                    key = "/".join((*parts, name))
+                    if base.is_key(key) and (info := _describe(key, name, parent_descriptor)):
                         yield info
 
     def delete(self, key: str) -> None:
         """Delete a file, and its folder if that is empty. See `Store.delete`."""
-        path = self._path(key)
+        path, folder = self._path(key), key.rpartition("/")[0]
         with _translated(f"{path} cannot be deleted"):
             self._require_root()
-            path.unlink(missing_ok=True)
             try:
-                path.parent.rmdir()
+                with self._locate(key) as located:
+                    located.unlink(missing_ok=True)
+            except FileNotFoundError:
+                return
+            try:
+                if folder:
+                    with self._locate(folder) as located:
+                        located.rmdir()
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY, errno.EACCES):
                     raise
@@ -113,22 +134,15 @@ class DirectoryStore:
     def put_if(self, key: str, body: bytes, etag: str | None) -> str:
         """Replace a small file under a lock of the directory. See `Store.put_if`."""
         path = self._path(key)
-        with _translated(f"{path} cannot be written"):
-            self._require_root()
-            lock = os.open(self.root / _LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                current = _describe(key, path)
-                if (current.etag if current else None) != etag:
-                    raise base.Conflict(str(path))
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with _replacing(path) as file:
-                    file.write(body)
-                written = _describe(key, path)
-                assert written is not None, path
-                return written.etag
-            finally:
-                os.close(lock)
+        with _translated(f"{path} cannot be written"), self._locate(key, creates=True) as located, self._lock():
+            current = _describe(key, located)
+            if (current.etag if current else None) != etag:
+                raise base.Conflict(str(path))
+            with _replacing(located) as file:
+                file.write(body)
+            written = _describe(key, located)
+            assert written is not None, path
+            return written.etag
 
     def discard_unfinished(self) -> int:
         """Do nothing: `put` removes the unfinished files in the folders that it writes to."""
@@ -138,7 +152,60 @@ class DirectoryStore:
         """Do nothing: nothing stays open."""
 
     def _path(self, key: str) -> Path:
+        """Return the path of an object for messages; it is opened by `_locate`."""
         return self.root / base.require_key(key)
+
+    @contextmanager
+    def _locate(self, key: str, *, creates: bool = False) -> Iterator[Path]:
+        """Yield a path of the object of a key, in its folder, which is held open. Raises OSError and Damaged.
+
+        Others may write to the directory. A link in it must not lead to other files of this machine, so the folders
+        of a key are opened one after the other. With `creates`, missing ones are created.
+        """
+        self._require_root()
+        *folders, name = base.require_key(key).split("/")
+        with self._open_folder(folders, creates=creates) as descriptor:
+            yield Path(f"/proc/self/fd/{descriptor}") / name
+
+    @contextmanager
+    def _open_folder(self, names: Sequence[str], *, creates: bool = False) -> Iterator[int]:
+        """Yield a descriptor of the folder with these names below the root, of which none may be a link."""
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in names:
+                if creates:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o700, dir_fd=descriptor)
+                try:
+                    child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+                except OSError as error:
+                    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                        path = self.root / "/".join(names)
+                        raise base.Damaged(f"{path} cannot be used: {name} is a link or a file, not a folder") from None
+                    raise
+                os.close(descriptor)
+                descriptor = child
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Hold the lock of the directory. Raises Unreachable if another process has it for `_MAX_LOCK_SECONDS`."""
+        lock, end = os.open(self.root / _LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), time.monotonic()
+        end += _MAX_LOCK_SECONDS
+        try:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise base.Unreachable(f"{self.root / _LOCK_FILE} stays locked by another process") from None
+                    time.sleep(_LOCK_PAUSE_SECONDS)
+            yield
+        finally:
+            os.close(lock)
 
     def _require_root(self) -> None:
         if not self.root.is_dir():
@@ -192,9 +259,10 @@ def _hash_from_disk(file: BinaryIO) -> bytes:
     return digest.digest()
 
 
-def _describe(key: str, path: Path) -> ObjectInfo | None:
+def _describe(key: str, path: Path | str, folder: int | None = None) -> ObjectInfo | None:
+    """Return the description of a file, or None if there is none; `path` may be relative to an open folder."""
     try:
-        status = path.lstat()
+        status = os.stat(path, dir_fd=folder, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not stat.S_ISREG(status.st_mode):

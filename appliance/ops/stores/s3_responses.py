@@ -178,7 +178,8 @@ def parse_upload_id(response: httpx.Response) -> str:
 def _parse(response: httpx.Response) -> ET.Element:
     try:
         return ET.fromstring(response.content)  # noqa: S314 - expat limits the expansion of entities
-    except ET.ParseError as error:
+    except (ET.ParseError, LookupError, ValueError) as error:
+        # LookupError, ValueError: the declaration names an encoding that Python does not know, or cannot use for XML.
         raise base.StoreError(f"{response.url.host} sent an answer that is not of the S3 API: {error}") from None
 
 
