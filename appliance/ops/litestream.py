@@ -1,13 +1,16 @@
 """Ask Litestream over its control socket when it last copied the database (https://litestream.io/reference/config/)."""
 
 import http.client
-import json
 import shutil
 import socket
 import time
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
+from appliance.core import untrusted_json
+from appliance.core.untrusted_json import InvalidJson
 from appliance.settings import config
 
 _TIMEOUT_SECONDS = 3.0
@@ -19,6 +22,12 @@ HEARTBEAT_SECONDS = 5.0
 
 class LitestreamDown(Exception):
     """Litestream does not answer, or does not copy this database; the message is the reason."""
+
+
+class _Databases(msgspec.Struct):
+    """The response of Litestream that lists its databases."""
+
+    databases: list[dict[str, object]] | None
 
 
 class _SocketConnection(http.client.HTTPConnection):
@@ -139,11 +148,11 @@ def _list_databases(path: str) -> list[dict[str, object]]:
         response = connection.getresponse()
         if response.status != http.client.OK:
             raise LitestreamDown(f"{path} answered with status {response.status}")
-        databases = json.loads(response.read(_MAX_RESPONSE_BYTES))["databases"] or []
-        return [dict(entry) for entry in databases]
+        content = response.read(_MAX_RESPONSE_BYTES)
+        return untrusted_json.decode(content, _Databases, _MAX_RESPONSE_BYTES).databases or []
     except OSError as error:
         raise LitestreamDown(f"{path} does not answer: {error.strerror or error}") from None
-    except (http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+    except (http.client.HTTPException, InvalidJson) as error:
         raise LitestreamDown(f"{path} is not the control socket of Litestream: {error}") from None
     finally:
         connection.close()

@@ -23,8 +23,9 @@ from typing import IO, Annotated, NamedTuple, Protocol
 
 import msgspec
 
-from appliance.core import crypto
+from appliance.core import crypto, untrusted_json
 from appliance.core.data_dir import sync_to_disk
+from appliance.core.untrusted_json import InvalidJson
 from appliance.storage.journal import JournalPosition
 
 STAGING_DIRECTORY = ".restoring"
@@ -376,8 +377,8 @@ def _parse_manifest(reader: _ArchiveReader) -> tuple[Manifest, bytes]:
         raise DamagedArchive(f"{reader.path} is not a Campanero backup")
     content = reader.content(member, _MAX_MANIFEST_BYTES)
     try:
-        manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.MsgspecError as error:
+        manifest = untrusted_json.decode(content, Manifest, _MAX_MANIFEST_BYTES)
+    except InvalidJson as error:
         raise DamagedArchive(f"{reader.path} is not a Campanero backup: {error}") from None
     if manifest.format > FORMAT:
         raise DamagedArchive(

@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance.core import data_dir
+from appliance.core import data_dir, untrusted_json
+from appliance.core.untrusted_json import InvalidJson
 from appliance.ops.copies import keys
 from appliance.ops.copies.keys import ReadingKeys
 from appliance.ops.copies.manifest import CopyId, CopyManifest, ObjectRef, Sha256
 
 FOLDER = "copies"
 _STATE_FILE, _LOCK_FILE, _SPOOL, _PLAN_FILE = "state.json", "lock", "spool", "plan.json"
+_MAX_STATE_BYTES = 256 << 20
 _UPLOADED_FILE = "uploaded"  # in the spool: the keys of the objects that were uploaded, one a line
 _DAMAGED_FILE = "damaged"  # the URL of the store whose newest copy, or the base of it, is damaged
 _INDEX_PREFIX = "pages-"
@@ -112,8 +114,8 @@ def lock(directory: Path) -> Iterator[Path]:
 def read_state(folder: Path, store_url: str) -> State:
     """Return the stored state of the copies in a store; empty if the file is missing, damaged or of another store."""
     try:
-        state = msgspec.json.decode((folder / _STATE_FILE).read_bytes(), type=State)
-    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        state = untrusted_json.decode_file(folder / _STATE_FILE, State, _MAX_STATE_BYTES)
+    except (FileNotFoundError, InvalidJson):
         return State(store_url)
     return state if state.store == store_url else State(store_url)
 
@@ -125,8 +127,8 @@ def proof_keys(directory: Path, manifest: CopyManifest) -> ReadingKeys | None:
     loaded.
     """
     try:
-        state = msgspec.json.decode((directory / FOLDER / _STATE_FILE).read_bytes(), type=State)
-    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        state = untrusted_json.decode_file(directory / FOLDER / _STATE_FILE, State, _MAX_STATE_BYTES)
+    except (FileNotFoundError, InvalidJson):
         return None
     ids = [manifest.id] + ([manifest.base] if manifest.base else [])
     if state.newest != manifest.id or not all(copy_id in state.identities for copy_id in ids):
@@ -177,8 +179,8 @@ def finish_spool(spool: Path, plan: Plan) -> Spool:
 def read_spool(folder: Path) -> Spool | None:
     """Return the complete copy that is not yet uploaded, or None."""
     try:
-        plan = msgspec.json.decode((folder / _SPOOL / _PLAN_FILE).read_bytes(), type=Plan)
-    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        plan = untrusted_json.decode_file(folder / _SPOOL / _PLAN_FILE, Plan, _MAX_STATE_BYTES)
+    except (FileNotFoundError, InvalidJson):
         return None
     return Spool(folder / _SPOOL, plan)
 

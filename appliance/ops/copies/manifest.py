@@ -14,7 +14,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from appliance.core import clock
+from appliance.core import clock, untrusted_json
+from appliance.core.untrusted_json import InvalidJson
 from appliance.ops.copies import keys
 from appliance.ops.copies.keys import ReadingKeys
 from appliance.ops.stores import base
@@ -163,8 +164,8 @@ def open_manifest(content: bytes, copy_id: str, reader: ReadingKeys) -> CopyMani
     try:
         decompressor = zlib.decompressobj()
         text = decompressor.decompress(plain, _MAX_MANIFEST_BYTES)
-        manifest = msgspec.json.decode(text, type=CopyManifest)
-    except (zlib.error, msgspec.MsgspecError, RecursionError) as error:
+        manifest = untrusted_json.decode(text, CopyManifest, _MAX_MANIFEST_BYTES)
+    except (zlib.error, InvalidJson) as error:
         raise UnusableManifest(f"the manifest of {copy_id} cannot be read: {error}") from None
     if manifest.format > FORMAT:
         raise UnusableManifest(

@@ -24,7 +24,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from appliance.core import crypto, data_dir
+from appliance.core import crypto, data_dir, untrusted_json
 from appliance.ops import stores
 from appliance.ops.stores.base import Store, StoreError
 from appliance.settings import config
@@ -215,12 +215,18 @@ class MirrorReader:
         return sealed
 
     def _write(self, key: str, sealed: bytes) -> _Fetched:
-        """Write a piece to its position in its file. Raises StoreError if it was changed or sealed with another key."""
+        """Write a piece to its position in its file. Raises StoreError if it was changed or sealed with another key.
+
+        Only who has the key can seal a piece, but the header is checked all the same.
+        """
         plain = crypto.unseal(crypto.derive_key(_LABEL), key, sealed)
         if plain is None:
             raise StoreError(f"{key} was changed in the storage, or belongs to another key")
-        end = plain.index(b"\n", 0, _MAX_HEADER_BYTES)
-        header = msgspec.json.decode(plain[:end], type=_Header)
+        try:
+            end = plain.index(b"\n", 0, _MAX_HEADER_BYTES)
+            header = untrusted_json.decode(plain[:end], _Header, _MAX_HEADER_BYTES)
+        except ValueError as error:
+            raise StoreError(f"{key} has no valid header: {error}") from None
         target = self._folder / header.path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(target, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), "r+b") as file:

@@ -19,14 +19,16 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta, structs
 
-from appliance.core import crypto
+from appliance.core import crypto, untrusted_json
 from appliance.core.data_dir import sync_to_disk
-from appliance.ops.stores.base import Store, StoreError
+from appliance.core.untrusted_json import InvalidJson
+from appliance.ops.stores.base import MAX_SMALL_BYTES, Store, StoreError
 
 KEY = "lease.json"
 NODE_FILE = "node.json"
 FORMAT = 1
 _LABEL = "lease"
+_MAX_NODE_BYTES = 10_000
 # If there are more ranges of blocks, the smallest gaps are closed: then more messages are held, never fewer.
 MAX_RANGES = 2_000
 
@@ -81,8 +83,8 @@ def fetch_lease(store: Store) -> FetchedLease | None:
         return None
     content, etag = fetched
     try:
-        record = msgspec.json.decode(content, type=LeaseRecord)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        record = untrusted_json.decode(content, LeaseRecord, MAX_SMALL_BYTES)
+    except InvalidJson as error:
         raise DamagedLease(f"{store.url}/{KEY} is not a lease: {error}") from None
     if record.format != FORMAT:
         raise DamagedLease(f"{store.url}/{KEY} has format {record.format}: use the same version on both machines")
@@ -126,11 +128,13 @@ def find_node(directory: Path) -> Node | None:
     """Return the identity of this machine, or None if it has none yet. Raises DamagedLease."""
     path = directory / NODE_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Node)
+        return untrusted_json.decode_file(path, Node, _MAX_NODE_BYTES)
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except InvalidJson as error:
         raise DamagedLease(f"{path} is damaged: {error}") from None
+    except OSError as error:
+        raise DamagedLease(f"{path} cannot be read: {error.strerror}") from None
 
 
 def save_node(directory: Path, node: Node) -> None:

@@ -15,8 +15,6 @@ import time
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-import msgspec
-
 from appliance.core import clock, crypto
 from appliance.ops import stores
 from appliance.ops.fencing.mirror import MirrorReader
@@ -93,8 +91,11 @@ class Follower:
             text = ""
             try:
                 self._reader.fetch()
-            except (StoreError, OSError, ValueError, msgspec.MsgspecError) as error:
+            except (StoreError, OSError) as error:
                 text = str(error)
+            except Exception:
+                # The thread must continue; what it cannot fetch now, it may fetch later.
+                log.exception("standby: fetching files failed")
             if text != self._files_error:
                 self._files_error = text
                 log.warning("standby: files are %s", f"not fetched: {text}" if text else "fetched again")

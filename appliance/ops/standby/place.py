@@ -15,11 +15,13 @@ import apsw
 import msgspec
 from msgspec import Meta
 
-from appliance.core import data_dir
+from appliance.core import data_dir, untrusted_json
 from appliance.core.errors import Refused
+from appliance.core.untrusted_json import InvalidJson
 from appliance.ops.fencing.record import LeaseRecord
 
 FOLDER, SOURCE_FILE, DATABASE, FILES = "standby", "source.json", "campanero.db", "files"
+_MAX_SOURCE_BYTES = 64 << 20
 
 
 class StandbyFailed(Refused):
@@ -40,10 +42,10 @@ def load_source(directory: Path) -> Source | None:
     """Return the source that a data directory follows, or None if it follows none. Raises StandbyFailed."""
     path = directory / FOLDER / SOURCE_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Source)
+        return untrusted_json.decode_file(path, Source, _MAX_SOURCE_BYTES)
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except InvalidJson as error:
         raise StandbyFailed(f"{path} is damaged: {error}") from None
 
 
