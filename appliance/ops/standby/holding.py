@@ -29,6 +29,8 @@ _PUBLISHED_TABLES = ("message", "confirmation", "event", "webhook_delivery")
 # This number of ids is skipped, because the former machine may have given them to rows since; it cannot have used more.
 _SKIPPED_IDS = 10_000_000
 _MAX_ROWS = 500
+# For so long, at least, the former machine may have gone on sending after the last change that has arrived.
+_UNKNOWN_MS = 15 * 60_000
 _OPEN = "status IN ('queued', 'held') AND due_at <= :until"
 _IN_BLOCKS = (
     "EXISTS (SELECT 1 FROM json_each(:ranges) r WHERE message.id BETWEEN (r.value ->> 0) * :size "
@@ -63,13 +65,13 @@ def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
     """Hold all messages that may have been sent, and pause the campaigns and flows that may have advanced.
 
     `lease` is the last lease of the former machine, or None. `heartbeat_ms` is the last heartbeat of the former machine
-    in this copy, or None. Repeating the call holds nothing new.
+    in this copy, or None. Repeating the call holds only what has become due since, and does not list what it has paused
+    before.
     """
     require_write_transaction()
     queue.settle_log()
     is_exact = lease is not None and heartbeat_ms is not None and has_all_blocks(lease, heartbeat_ms)
-    until = lease.renewed_at + lease.seconds * 1000 if lease is not None else clock.now_ms()
-    until = max(until, clock.now_ms()) if not is_exact else until
+    until = _estimate_end(lease, heartbeat_ms, is_exact)
     ranges = lease.blocks if lease is not None else []
     _hold_messages(ranges if is_exact else None, until)
     last_block = sql.last_id("message") // send_lease.BLOCK_IDS
@@ -78,6 +80,18 @@ def hold(lease: LeaseRecord | None, heartbeat_ms: int | None) -> Held:
     flows = _pause_flows(until, has_unknown)
     _skip_ids()
     return Held(count_held(), campaigns, flows, is_exact)
+
+
+def _estimate_end(lease: LeaseRecord | None, heartbeat_ms: int | None, is_exact: bool) -> int:
+    """Return until when messages may have become due on the former machine, in ms by its clock.
+
+    Its clock may be minutes ahead of that of this machine, or may have been set back. So the last times that it wrote
+    count, and the duration of its lease, or without that `_UNKNOWN_MS`, and the present time by the clock here.
+    """
+    last = max(heartbeat_ms or 0, lease.renewed_at if lease is not None else 0)
+    if is_exact and lease is not None:
+        return last + lease.seconds * 1000
+    return max(last + _UNKNOWN_MS, clock.now_ms())
 
 
 def has_all_blocks(lease: LeaseRecord, heartbeat_ms: int) -> bool:
