@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 # The last second of 9998 UTC: Python's last year is 9999, and the following day must be valid in every time zone.
-_MAX_TIME_MS = 253_370_764_799_000
+MAX_TIME_MS = 253_370_764_799_000
 # The longest name of a time zone is half as long.
 _MAX_ZONE_CHARACTERS = 64
 _offset_file: Path | None = None
@@ -126,7 +126,7 @@ def parse_http_date(text: str) -> int | None:
 def _to_ms(moment: datetime) -> int:
     """Return a time in milliseconds. Raises ValueError for a time before 1970 or after 9998."""
     ms = int(moment.timestamp() * 1000)
-    if not 0 <= ms <= _MAX_TIME_MS:
+    if not 0 <= ms <= MAX_TIME_MS:
         raise ValueError("a time must be between 1970 and 9998")
     return ms
 

@@ -20,6 +20,6 @@ def test_a_lease_of_a_failed_promotion_does_not_say_what_has_left(
     monkeypatch.setattr(config, "current", Config)
     for name in ("_require_usable_copy", "_wait_for_rest", "_require_silence", "_end_following"):
         monkeypatch.setattr(promote, name, lambda *_: None)
-    monkeypatch.setattr(promote, "_install", lambda _directory, source, _report: source)
+    monkeypatch.setattr(promote, "_install", lambda _directory, source, *_: source)
     source = promote.promote(tmp_path, True, lambda _: None)
     assert source == Source("s3://copies/live") == place.load_source(tmp_path)

@@ -136,17 +136,12 @@ class LeaseKeeper:
         send_lease.lose(_FENCED % (record.host or record.node))
         if record.epoch < self._node.epoch:
             # The store has lost the lease of this machine, and another machine has created one with a lower epoch.
-            records.put_lease(self._store, self._claim(record), fetched.etag)
+            records.put_lease(self._store, records.claim(record, self._node, self._seconds), fetched.etag)
         return None
 
     def _is_superseded(self, epoch: int) -> bool:
         """Return whether another machine held the lease in a later epoch than `epoch` and this machine's last one."""
         return self._node.seen_epoch > max(self._node.epoch, epoch)
-
-    def _claim(self, record: LeaseRecord) -> LeaseRecord:
-        """Return a lease for this machine that it may take when the former holder has certainly stopped."""
-        seconds = max(record.seconds, self._seconds)
-        return records.claim(record, self._node, seconds)
 
     def _create(self) -> None:
         """Create the lease object. A machine that has held the lease waits until it was missing for its duration.

@@ -29,6 +29,7 @@ NODE_FILE = "node.json"
 FORMAT = 1
 _LABEL = "lease"
 _MAX_NODE_BYTES = 10_000
+_NODE_ADVICE = "see “When the lease or its machine is damaged” in the guide “A second machine that is ready”"
 # If there are more ranges of blocks, the smallest gaps are closed: then more messages are held, never fewer.
 MAX_RANGES = 2_000
 
@@ -132,7 +133,7 @@ def find_node(directory: Path) -> Node | None:
     except FileNotFoundError:
         return None
     except InvalidJson as error:
-        raise DamagedLease(f"{path} is damaged: {error}") from None
+        raise DamagedLease(f"{path} is damaged: {error}; {_NODE_ADVICE}") from None
     except OSError as error:
         raise DamagedLease(f"{path} cannot be read: {error.strerror}") from None
 
@@ -181,10 +182,14 @@ def make_first(node: Node, seconds: int) -> LeaseRecord:
 
 
 def claim(record: LeaseRecord, node: Node, seconds: int) -> LeaseRecord:
-    """Return a lease that names a machine in its epoch; its service takes it once it was not renewed for `seconds`."""
+    """Return a lease that names a machine in its epoch, in place of `record`, whose holder may still send.
+
+    The service of the machine takes it once it is released, or was not renewed for its duration: `seconds`, or that of
+    `record` if it is longer.
+    """
     return renew(
-        record, epoch=max(1, node.epoch), node=node.node, host=get_host(), holder="", seconds=seconds,
-        is_released=False,
+        record, epoch=max(1, node.epoch), node=node.node, host=get_host(), holder="",
+        seconds=max(record.seconds, seconds), is_released=False,
     )  # fmt: skip
 
 

@@ -57,20 +57,20 @@ def _follow(options: argparse.Namespace, load: Loader) -> None:
 
 
 def _require_followable(directory: Path, source: str) -> None:
-    """Raise StandbyFailed unless a data directory has the key, and no data other than a copy of this source."""
+    """Raise StandbyFailed unless a data directory has the key, and no data other than a copy of this source.
+
+    A copy of another source is deleted.
+    """
     if not (directory / crypto.KEY_FILE).exists():
         raise StandbyFailed(
             f"put {crypto.KEY_FILE} of the other machine into {directory} first: without it, its data is of no use"
         )
     crypto.load_key(directory)
-    if (directory / place.DATABASE).exists():
-        raise StandbyFailed(f"{directory} has data of its own: move {place.DATABASE} away first")
     present = place.load_source(directory)
-    if present is None:
-        return
-    if present.is_promoting or present.lease is not None:
+    if present is not None and (present.is_promoting or present.lease is not None):
         raise StandbyFailed(f"{directory} is being promoted: campanero promote continues that")
-    if present.source != source:
+    place.require_no_database(directory)
+    if present is not None and present.source != source:
         place.remove_restores(place.list_restores(directory))
 
 
@@ -90,5 +90,4 @@ def _promote(options: argparse.Namespace, load: Loader, connect_signals: Callabl
             print(f"This machine may send, epoch {promote.take_back(directory, report)}. Start the service.")
         return
     connect_signals()
-    for line in promote.describe(promote.promote(directory, options.old_machine_is_off, report)):
-        print(line)
+    print(*promote.promote(directory, options.old_machine_is_off, report), sep="\n")

@@ -5,9 +5,11 @@ has its own folder, `standby/1` and so on; the newest complete one counts. The s
 directory.
 """
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,7 @@ import apsw
 import msgspec
 from msgspec import Meta
 
-from appliance.core import data_dir, untrusted_json
+from appliance.core import clock, data_dir, untrusted_json
 from appliance.core.errors import Refused
 from appliance.core.untrusted_json import InvalidJson
 from appliance.ops.fencing.record import LeaseRecord
@@ -36,6 +38,9 @@ class Source(msgspec.Struct):
     source: Annotated[str, Meta(min_length=1)]
     lease: LeaseRecord | None = None
     is_promoting: bool = False  # the database may be changed already, so it must no longer follow
+    paused_campaigns: list[tuple[int, str]] = []  # id and name of those that the promotion has paused
+    paused_flows: list[tuple[int, str]] = []
+    report: list[str] | None = None  # for the operator, once the copy is ready to become the database
 
 
 def load_source(directory: Path) -> Source | None:
@@ -60,6 +65,24 @@ def save_source(directory: Path, source: Source) -> None:
         os.fsync(file.fileno())
     part.replace(folder / SOURCE_FILE)
     data_dir.sync_to_disk(folder)
+
+
+@contextmanager
+def lock_promotion(directory: Path) -> Iterator[None]:
+    """Lock the folder while the block runs, against a second promotion. Raises StandbyFailed if there is one.
+
+    The folder itself is locked, as `data_dir.lock` locks the data directory, which `campanero follow` has locked until
+    the promotion ends it.
+    """
+    descriptor = os.open(directory / FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StandbyFailed("another campanero promote is running: wait until it ends") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def list_restores(directory: Path) -> list[Path]:
@@ -89,12 +112,15 @@ def read_transaction(database: Path) -> int:
 
 
 def read_heartbeat(database: Path) -> int | None:
-    """Return when the followed machine last wrote its heartbeat, in ms by its own clock, or None if it is unknown."""
+    """Return when the followed machine last wrote its heartbeat, in ms by its own clock, or None if it is unknown.
+
+    Others may write to the replica, so what is not a time counts as unknown.
+    """
     try:
         handle = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             row = next(iter(handle.execute("SELECT updated_at FROM setting WHERE name = 'heartbeat'")), None)
-            return int(row[0]) if row is not None else None
+            return row[0] if row is not None and isinstance(row[0], int) and 0 <= row[0] <= clock.MAX_TIME_MS else None
         finally:
             handle.close()
     except apsw.Error:
@@ -105,6 +131,24 @@ def remove_restores(restores: list[Path]) -> None:
     """Delete folders of restores."""
     for restore in restores:
         shutil.rmtree(restore, ignore_errors=True)
+
+
+def remove_folder(directory: Path) -> None:
+    """Delete the folder, the source last: until it is gone, the next promotion deletes the rest."""
+    remove_restores(list_restores(directory))
+    shutil.rmtree(directory / FOLDER / FILES, ignore_errors=True)
+    (directory / FOLDER / SOURCE_FILE).unlink()
+    shutil.rmtree(directory / FOLDER)
+
+
+def require_no_database(directory: Path) -> None:
+    """Raise StandbyFailed if a data directory has a database besides the copy, or the log of one.
+
+    SQLite would apply the log of a former database to the promoted one.
+    """
+    for name in (DATABASE, f"{DATABASE}-wal"):
+        if (directory / name).exists():
+            raise StandbyFailed(f"{directory} has data of its own: move {name} away first")
 
 
 def require_not_following(directory: Path) -> None:

@@ -1,15 +1,18 @@
 """Promote a machine that follows another one, at the request of an operator: from then on it sends.
 
-1. The lease is taken for the next epoch, so that the former machine stops at its next renewal.
-2. After the duration of its lease the former machine has certainly stopped. The changes that it had copied until then
-   are applied. Without a lease, only the operator knows that it is off; the promotion is refused if changes still
-   arrive.
+1. The lease is claimed for the next epoch, so that the former machine stops at its next renewal. After the duration of
+   its lease the former machine has certainly stopped, and the claim is released: the service of this machine, once it
+   starts, takes it without waiting again. Nothing sends until then.
+2. The changes that the former machine had copied are applied. Without a lease, only the operator knows that it is off;
+   the promotion is refused if changes still arrive.
 3. Following ends. The copy is checked, and messages that may have been sent since its last change are held
    (`holding.py`).
-4. The copy becomes the database of this machine. An interrupted promotion is continued by the next one.
+4. The copy becomes the database of this machine.
+
+An interrupted promotion is continued by the next one. `source.json` has what must not be lost between them: the former
+lease, which the claim replaces, and the report, once the copy is ready to become the database.
 """
 
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import apsw
+from msgspec import structs
 
 from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
@@ -26,7 +30,7 @@ from appliance.ops import litestream, stores
 from appliance.ops.backups import replay
 from appliance.ops.fencing import mirror
 from appliance.ops.fencing import record as records
-from appliance.ops.fencing.record import FetchedLease, LeaseRecord
+from appliance.ops.fencing.record import FetchedLease, LeaseRecord, Node
 from appliance.ops.standby import holding, place
 from appliance.ops.standby.holding import Held
 from appliance.ops.standby.place import Source, StandbyFailed
@@ -61,15 +65,30 @@ class Promotion(NamedTuple):
     held: Held
 
 
-def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
-    """Promote the machine with this data directory. Raises StandbyFailed; the call can then be repeated.
+def promote(directory: Path, is_other_off: bool, report: Report) -> list[str]:
+    """Promote the machine with this data directory, and return the lines of the final report for the operator.
 
-    `is_other_off` says that the operator has switched the other machine off; it is required without a lease, and
-    refused with one.
+    Raises StandbyFailed; the call can then be repeated. `is_other_off` says that the operator has switched the other
+    machine off; it is required without a lease, and refused with one. `report` is called with a line for each step.
     """
+    _load_source(directory)  # before the folder is locked, which only a machine that follows another one has
+    with place.lock_promotion(directory):
+        source = _load_source(directory)
+        if source.report is not None and (directory / place.DATABASE).exists():
+            # A promotion was killed after its last step, before it deleted the folder.
+            place.remove_folder(directory)
+            return source.report
+        return _promote(directory, source, is_other_off, report)
+
+
+def _load_source(directory: Path) -> Source:
     source = place.load_source(directory)
     if source is None:
         raise StandbyFailed(f"{directory} follows no other machine: see campanero follow")
+    return source
+
+
+def _promote(directory: Path, source: Source, is_other_off: bool, report: Report) -> list[str]:
     has_lease = bool(config.current().lease.store)
     if has_lease and is_other_off:
         raise StandbyFailed("a lease is set up, which stops the other machine: leave out --old-machine-is-off")
@@ -77,9 +96,9 @@ def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
         raise StandbyFailed(
             f"{_NO_LEASE}. If you have made sure that it is off and will not start again: --old-machine-is-off"
         )
+    place.require_no_database(directory)
     _require_usable_copy(directory)
-    if has_lease:
-        _take_lease(directory, source, report)
+    epoch = _take_lease(directory, source, report) if has_lease else None
     _wait_for_rest(directory, report)
     if not has_lease:
         _require_silence(directory, report)
@@ -89,7 +108,7 @@ def promote(directory: Path, is_other_off: bool, report: Report) -> Promotion:
         place.save_source(directory, source)
     _end_following(directory)
     with data_dir.lock(directory):
-        return _install(directory, place.load_source(directory) or source, report)
+        return _install(directory, source, epoch, report)
 
 
 def take_back(directory: Path, report: Report) -> int:
@@ -99,8 +118,7 @@ def take_back(directory: Path, report: Report) -> int:
     matters. Raises StandbyFailed.
     """
     crypto.load_key(directory)
-    _claim(directory, lambda former: None, report)
-    return records.load_node(directory).epoch
+    return _claim(directory, lambda former: None, report)
 
 
 def _require_usable_copy(directory: Path) -> None:
@@ -141,20 +159,23 @@ def _require_own_schema() -> None:
         raise StandbyFailed(f"the copy cannot be used: it lacks {', '.join(missing[:5])}")
 
 
-def _take_lease(directory: Path, source: Source, report: Report) -> None:
+def _take_lease(directory: Path, source: Source, report: Report) -> int:
+    """Claim the lease, and store the former one in `source`, from which `holding` knows what may have left."""
+
     def remember(former: LeaseRecord | None) -> None:
         # The latest lease counts: the lease that a failed attempt has stored may have been renewed since.
         source.lease = former
         place.save_source(directory, source)
 
-    _claim(directory, remember, report)
+    return _claim(directory, remember, report)
 
 
-def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report) -> None:
-    """Write the lease of the next epoch for this machine, and wait until the former holder has stopped.
+def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report) -> int:
+    """Write the lease of the next epoch for this machine, wait until the former holder has stopped, and release it.
 
-    `remember` gets the former lease before it is replaced. If this machine has the lease already, only the wait is
-    repeated. Raises StandbyFailed.
+    Return the epoch. `remember` gets the former lease before it is replaced, and None if there is none. It is not
+    called if this machine has replaced it before, in an attempt that was interrupted; the wait is then repeated, unless
+    that attempt has ended it. Raises StandbyFailed.
     """
     settings = config.current()
     if not settings.lease.store:
@@ -162,23 +183,30 @@ def _claim(directory: Path, remember: Callable[[LeaseRecord | None], None], repo
     try:
         store = stores.open_store(settings.lease.store, settings.copies)
         try:
-            former, claim = _write_claim(store, directory, remember, report)
-            if former is None or not (former.is_released and former.holder):
-                # If the lease is missing, the store may have lost the lease of a machine that still sends.
-                seconds = former.seconds if former is not None else settings.lease.seconds
-                report(f"waiting {seconds} s, until the former machine has stopped in any case")
-                time.sleep(seconds)
-            _release(store, claim)
+            claim = _write_claim(store, directory, remember, report)
+            if claim.wait_seconds:
+                report(f"waiting {claim.wait_seconds} s, until the former machine has stopped in any case")
+                time.sleep(claim.wait_seconds)
+            _release(store, claim.lease)
+            return claim.lease.record.epoch
         finally:
             store.close()
     except StoreError as error:
         raise StandbyFailed(f"the lease cannot be taken: {error}") from None
 
 
+class _Claim(NamedTuple):
+    """The lease that names this machine, and how long to wait until no other process sends with a former one."""
+
+    lease: FetchedLease
+    wait_seconds: int
+
+
 def _release(store: Store, claim: FetchedLease) -> None:
     """Release the lease of this machine, so that its service takes it without waiting for its duration again.
 
-    Raises StoreError, and Conflict if another machine has taken the lease meanwhile.
+    Call it after the wait: a released lease says that nobody sends. Raises StoreError, and Conflict if another machine
+    has taken the lease meanwhile.
     """
     if not claim.record.is_released:
         records.put_lease(store, records.renew(claim.record, is_released=True), claim.etag)
@@ -186,10 +214,8 @@ def _release(store: Store, claim: FetchedLease) -> None:
 
 def _write_claim(
     store: Store, directory: Path, remember: Callable[[LeaseRecord | None], None], report: Report
-) -> tuple[LeaseRecord | None, FetchedLease]:
-    """Write the lease of the next epoch, and return the former one, None if there was none, and the new one.
-
-    If this machine has written it before, both are what the store holds. Raises StoreError.
+) -> _Claim:
+    """Write the lease of the next epoch for this machine, unless an interrupted attempt has. Raises StoreError.
 
     The former holder may write the lease many times a second while it sends, so up to `_MAX_ATTEMPTS` attempts are
     made.
@@ -197,24 +223,46 @@ def _write_claim(
     node, seconds = records.load_node(directory), config.current().lease.seconds
     for attempt in range(_MAX_ATTEMPTS):
         fetched = records.fetch_lease(store)
-        former = fetched.record if fetched is not None else None
-        if fetched is not None and fetched.record.node == node.node and not fetched.record.holder:
+        former, etag = fetched if fetched is not None else (None, None)
+        if fetched is not None and _is_own_claim(fetched.record, node):
             report("the lease was taken before")
-            return former, fetched
+            _save_epoch(directory, node, fetched.record.epoch)
+            return _Claim(fetched, _count_wait(fetched.record))
         remember(former)
         # The object may be missing, or may be an earlier one than this machine has seen.
-        node.epoch = max(node.epoch, max(former.epoch if former is not None else 0, node.seen_epoch) + 1)
-        records.save_node(directory, node)
-        claim = records.claim(former or records.make_first(node, seconds), node, seconds)
+        epoch = max(node.epoch, max(former.epoch if former is not None else 0, node.seen_epoch) + 1)
+        claim = records.claim(former or records.make_first(node, seconds), structs.replace(node, epoch=epoch), seconds)
         try:
-            etag = records.put_lease(store, claim, fetched.etag if fetched is not None else None)
+            new = FetchedLease(claim, records.put_lease(store, claim, etag))
         except Conflict:
             if attempt == _MAX_ATTEMPTS - 1:
                 raise
             continue
-        report(f"the lease was taken, epoch {node.epoch}")
-        return former, FetchedLease(claim, etag)
+        _save_epoch(directory, node, epoch)
+        report(f"the lease was taken, epoch {epoch}")
+        # If the lease is missing, the store may have lost the lease of a machine that still sends.
+        return _Claim(new, _count_wait(former) if former is not None else seconds)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _is_own_claim(record: LeaseRecord, node: Node) -> bool:
+    """Return whether an interrupted promotion of this machine has written the lease, and no process has taken it."""
+    return record.node == node.node and not record.holder and record.epoch > node.seen_epoch
+
+
+def _count_wait(lease: LeaseRecord) -> int:
+    """Return the seconds after which no process sends with a lease, nor with those before it.
+
+    A claim has at least the seconds of the lease that it replaced, so this is right for an own claim, too.
+    """
+    return 0 if lease.is_released else lease.seconds
+
+
+def _save_epoch(directory: Path, node: Node, epoch: int) -> None:
+    """Store the epoch of the written lease. Before it is written, a failed attempt would let the service take it."""
+    if epoch > node.epoch:
+        node.epoch = epoch
+        records.save_node(directory, node)
 
 
 def _wait_for_rest(directory: Path, report: Report) -> None:
@@ -263,8 +311,12 @@ def _end_following(directory: Path) -> None:
         time.sleep(0.1)
 
 
-def _install(directory: Path, source: Source, report: Report) -> Promotion:
-    """Check the copy, hold the messages that may have been sent, and make it the database of this machine."""
+def _install(directory: Path, source: Source, epoch: int | None, report: Report) -> list[str]:
+    """Check the copy, hold the messages that may have been sent, and make it the database of this machine.
+
+    Return the final report. `epoch` is that of the lease, or None without one. A kill at any place leaves a state that
+    the next call continues.
+    """
     target = directory / place.DATABASE
     database = place.find_database(directory)
     if database is None:
@@ -284,23 +336,35 @@ def _install(directory: Path, source: Source, report: Report) -> Promotion:
             raise StandbyFailed(
                 f"the copy is damaged: {'; '.join(damage)}. Remove {directory / place.FOLDER}, and restore a backup"
             )
-        held = transactions.write(holding.hold, source.lease, heartbeat)
+        held = transactions.write(_hold, directory, source, heartbeat)
         since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
         lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
         replay.replay_journal(line for line in lines if isinstance(line, JournalLine))
         held = held._replace(messages=holding.count_held())
-        epoch = records.load_node(directory).epoch if config.current().lease.store else None
         transactions.write(holding.record_promotion, epoch, held)
         sql.truncate_wal()
     finally:
         close_database()
     data_dir.sync_to_disk(database)
     litestream.forget_state(target)
+    source.report = describe(Promotion(epoch, heartbeat, held))
+    place.save_source(directory, source)
     database.replace(target)
     data_dir.sync_to_disk(directory)
-    shutil.rmtree(directory / place.FOLDER)
-    open_database(target)
-    return Promotion(epoch, heartbeat, held)
+    place.remove_folder(directory)
+    return source.report
+
+
+def _hold(directory: Path, source: Source, heartbeat_ms: int | None) -> Held:
+    """Hold what may have been sent; the result also has the campaigns and flows that an interrupted attempt paused.
+
+    They are stored before the commit, because a repeated attempt finds them paused and would not list them.
+    """
+    held = holding.hold(source.lease, heartbeat_ms)
+    source.paused_campaigns += [campaign for campaign in held.campaigns if campaign not in source.paused_campaigns]
+    source.paused_flows += [flow for flow in held.flows if flow not in source.paused_flows]
+    place.save_source(directory, source)
+    return held._replace(campaigns=source.paused_campaigns, flows=source.paused_flows)
 
 
 def describe(promotion: Promotion) -> list[str]:
