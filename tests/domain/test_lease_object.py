@@ -84,6 +84,26 @@ def test_a_machine_that_lost_the_lease_does_not_take_it_again(is_missing: bool, 
         send_lease.disregard()
 
 
+def test_a_process_does_not_go_on_with_its_own_lease_of_before(store: Store, tmp_path: Path) -> None:
+    """It has seen that another machine was promoted, and somebody puts back what this process wrote last."""
+    keeper, path = LeaseKeeper(store, tmp_path, 6, lambda: None), tmp_path / "store" / "lease.json"
+    send_lease.require("not yet", lambda: None)
+    try:
+        keeper._step()
+        earlier = path.read_bytes()
+        assert send_lease.is_held()
+        fetched = records.fetch_lease(store)
+        assert fetched is not None
+        records.put_lease(store, records.claim(fetched.record, Node("two", 2), 6), fetched.etag)
+        for content in (None, earlier, earlier):
+            if content is not None:
+                path.write_bytes(content)
+            keeper._step()
+            assert not send_lease.is_held() and "another machine" in (send_lease.find_blocker() or "")
+    finally:
+        send_lease.disregard()
+
+
 def test_a_forgotten_block_is_reserved_again() -> None:
     """A message that is read while the lease without its block is on its way waits for the next one."""
     wakes = []

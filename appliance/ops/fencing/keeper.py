@@ -124,12 +124,15 @@ class LeaseKeeper:
         if fetched is None:
             return self._create()
         record = fetched.record
-        if record.holder == self._holder:
-            return self._write(record, fetched.etag)
-        self._mine = None
         if record.node == self._node.node:
-            return send_lease.lose(_SUPERSEDED) if self._is_superseded(record.epoch) else self._take(fetched)
-        self._watched = None
+            if self._is_superseded(record.epoch):
+                self._mine = None
+                return send_lease.lose(_SUPERSEDED)
+            if record.holder == self._holder:
+                return self._write(record, fetched.etag)
+            self._mine = None
+            return self._take(fetched)
+        self._mine = self._watched = None
         if record.epoch > max(self._node.epoch, self._node.seen_epoch):
             self._node.seen_epoch = record.epoch
             records.save_node(self._directory, self._node)
