@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ class Standby:
 def standby(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Standby]:
     """Yield a machine that follows another one; waits for the end of a lease are only recorded."""
     machine = Standby(home, tmp_path)
-    monkeypatch.setattr(promote.time, "sleep", machine.sleeps.append)
+    monkeypatch.setattr(time, "sleep", machine.sleeps.append)
     yield machine
 
 

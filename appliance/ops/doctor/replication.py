@@ -10,6 +10,7 @@ from appliance.ops import litestream, stores
 from appliance.ops.copy_jobs import history, schedule
 from appliance.ops.doctor.checks import Finding
 from appliance.ops.fencing import record as records
+from appliance.ops.fencing.record import LeaseRecord
 from appliance.ops.standby import follow, place
 from appliance.ops.stores.base import StoreError
 from appliance.settings import config
@@ -85,10 +86,25 @@ def check_lease(directory: Path) -> Iterator[Finding]:
     elif node is None or fetched.record.node != node.node:
         words = gettext("%(host)s holds it, so this machine sends nothing", host=fetched.record.host)
         yield Finding("fail", "lease", words, f"{config.base_url(settings)}/docs/guides/second-machine#go-back")
-    elif fetched.record.is_released and data_dir.find_service_pid(directory) is not None:
-        yield Finding("warn", "lease", gettext("it was given back, although the service runs"))
+    elif data_dir.find_service_pid(directory) is not None:
+        yield _check_renewal(fetched.record)
     else:
         yield Finding("ok", "lease", gettext("held by this machine, epoch %(epoch)s", epoch=fetched.record.epoch))
+
+
+def _check_renewal(record: LeaseRecord) -> Finding:
+    """Check that the service of this machine, which runs, renews the lease that names it.
+
+    The object may be readable, but not writable. A holder renews it four times in its duration, and stops at its end.
+    `renewed_at` is by the clock of this machine.
+    """
+    seconds = (clock.now_ms() - record.renewed_at) // 1000
+    if record.is_released:
+        return Finding("warn", "lease", gettext("it was given back, although the service runs"))
+    if seconds > record.seconds / 2 and record.renewed_at:
+        words = gettext("not renewed for %(seconds)s s; at its end this machine stops sending", seconds=seconds)
+        return Finding("fail", "lease", words, "journalctl -u campanero")
+    return Finding("ok", "lease", gettext("held by this machine, epoch %(epoch)s", epoch=record.epoch))
 
 
 def check_copies(_: Path) -> Iterator[Finding]:

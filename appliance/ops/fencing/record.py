@@ -29,7 +29,7 @@ NODE_FILE = "node.json"
 FORMAT = 1
 _LABEL = "lease"
 _MAX_NODE_BYTES = 10_000
-_NODE_ADVICE = "see “When the lease or its machine is damaged” in the guide “A second machine that is ready”"
+_ADVICE = "see “When the lease cannot be read” in the guide “A second machine that is ready”"
 # If there are more ranges of blocks, the smallest gaps are closed: then more messages are held, never fewer.
 MAX_RANGES = 2_000
 
@@ -86,11 +86,11 @@ def fetch_lease(store: Store) -> FetchedLease | None:
     try:
         record = untrusted_json.decode(content, LeaseRecord, MAX_SMALL_BYTES)
     except InvalidJson as error:
-        raise DamagedLease(f"{store.url}/{KEY} is not a lease: {error}") from None
+        raise DamagedLease(f"{store.url}/{KEY} is not a lease: {error}; {_ADVICE}") from None
     if record.format != FORMAT:
         raise DamagedLease(f"{store.url}/{KEY} has format {record.format}: use the same version on both machines")
     if not hmac.compare_digest(_sign(record), record.signature.encode()):
-        raise DamagedLease(f"{store.url}/{KEY} was changed in the storage, or belongs to another key")
+        raise DamagedLease(f"{store.url}/{KEY} was changed in the storage, or belongs to another key; {_ADVICE}")
     return FetchedLease(record, etag)
 
 
@@ -133,7 +133,7 @@ def find_node(directory: Path) -> Node | None:
     except FileNotFoundError:
         return None
     except InvalidJson as error:
-        raise DamagedLease(f"{path} is damaged: {error}; {_NODE_ADVICE}") from None
+        raise DamagedLease(f"{path} is damaged: {error}; {_ADVICE}") from None
     except OSError as error:
         raise DamagedLease(f"{path} cannot be read: {error.strerror}") from None
 
