@@ -6,8 +6,9 @@ with the same key, has written.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 import msgspec
 import pytest
@@ -44,14 +45,14 @@ def holder(bucket: S3Server, relay: SmtpServer) -> Iterator[Server]:
     """Yield a machine that holds a lease in the bucket."""
     servers: list[Server] = []
 
-    def make(**options: object) -> Server:
-        server = Server(**options)  # type: ignore[arg-type]  # the options of a fixture that is not for modules
+    def make(**options: Any) -> Server:
+        server = Server(**options)
         servers.append(server)
         return server.set_up().start()
 
     env = {name: value for name, value in bucket.env.items() if "__S3__" in name}
     lease = {"CAMPANERO_LEASE__SECONDS": str(SECONDS), "CAMPANERO_LEASE__STORE": bucket.store_url}
-    yield start(make, relay, env | lease)  # type: ignore[arg-type]
+    yield start(make, relay, env | lease)
     servers[0].close()
 
 
@@ -94,7 +95,7 @@ def _sign_with(key: bytes) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(record, signature=signature))
 
 
-CONTENTS = {
+CONTENTS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "garbage": lambda lease: b"\x00\xff\xfe garbage",
     "empty": lambda lease: b"",
     "deep": lambda lease: b"[" * 100_000,

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -30,6 +31,7 @@ _RETRY_SECONDS = 5.0
 _FILES_SECONDS = 5.0
 _STATUS_SECONDS = 30.0
 _STOP_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1
 # A heartbeat older than this is reported as late; the followed machine writes it every five seconds.
 LATE_SECONDS = 30.0
 
@@ -69,7 +71,7 @@ class Follower:
         arguments = [self._program, "restore", "-f", "-follow-interval", _INTERVAL, "-o", str(database)]
         arguments.append(build_url(self._source))
         self._child = subprocess.Popen(  # noqa: S603  the operator names the program and the source
-            arguments, env=build_environment(), stdin=subprocess.DEVNULL
+            arguments, env=build_environment(), stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent()
         )
         was_complete, reported_at = False, 0.0
         while self._child.poll() is None and not self._stopping.wait(0.2):
@@ -108,6 +110,24 @@ class Follower:
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()
+
+
+def _end_with_parent() -> Callable[[], None]:
+    """Return a function that makes the kernel end a child process with this one, also after `kill -9`.
+
+    Otherwise Litestream would go on writing to a copy that is promoted meanwhile, and so to the database of the
+    service. Call it, and start the child, on the main thread: the kernel also ends the child with the thread.
+    """
+    import ctypes  # only this command needs it
+
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)  # the parent ended before prctl
+
+    return prepare
 
 
 def _open_reader(directory: Path) -> MirrorReader | None:
