@@ -1,6 +1,7 @@
 """The copies of files beside the database in the store of the lease, to which others may write."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 from appliance.core import crypto
 from appliance.ops import stores
 from appliance.ops.fencing.mirror import JOURNAL, Mirror, MirrorReader
+from appliance.ops.standby import follow, place
+from appliance.ops.standby.place import Source
 from appliance.ops.stores.base import Store, StoreError
 from appliance.settings.copies import Copies
+from tests.domain.home import Home
 
 PIECE_BYTES = 4 << 20
 
@@ -66,3 +70,37 @@ def test_a_link_in_the_store_leads_to_no_other_files(store: Store, tmp_path: Pat
     with pytest.raises(StoreError, match="files is a link or a file, not a folder"):
         MirrorReader(store, tmp_path / "two").fetch()
     assert [path.name for path in victim.iterdir()] == ["secret.key"]
+
+
+def test_a_piece_that_the_store_has_lost_is_stored_again(store: Store, tmp_path: Path) -> None:
+    """A rule of a bucket that expires old objects would otherwise take the attachments from the second machine."""
+    path = tmp_path / "one" / "attachments" / "1" / "a.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("a")
+    mirror, reader = Mirror(store, tmp_path / "one"), MirrorReader(store, tmp_path / "two")
+    mirror.copy()
+    assert reader.fetch() == 1
+    [stored] = (tmp_path / "store" / "files").iterdir()
+    stored.unlink()
+    mirror.copy()
+    assert reader.fetch() == 0
+    mirror._list_at = 0
+    mirror.copy()
+    assert reader.fetch() == 1
+    assert (tmp_path / "two" / "attachments" / "1" / "a.txt").read_text() == "a"
+
+
+def test_the_last_files_are_fetched_when_following_ends(home: Home, store: Store, tmp_path: Path) -> None:
+    """A promotion ends it, and does not wait if the other machine has given the lease back."""
+    home.configure(lease__store=store.url)
+    directory = tmp_path / "following"
+    directory.mkdir()
+    place.save_source(directory, Source("file:///replica"))
+    follower = follow.Follower(directory, "file:///replica", "/bin/false")
+    thread = threading.Thread(target=follower.run)
+    thread.start()
+    (tmp_path / "one" / JOURNAL).write_text('{"journal":"a"}\n')
+    Mirror(store, tmp_path / "one").copy()
+    follower.stop()
+    thread.join()
+    assert (directory / "standby" / "files" / JOURNAL).exists()

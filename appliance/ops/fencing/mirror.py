@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -34,7 +35,7 @@ log = logging.getLogger("campanero.lease")
 FOLDERS, JOURNAL = ("attachments", "imports", "audiences"), journal.JOURNAL_FILE
 PREFIX = "files/"
 _PIECE_BYTES = 4 << 20
-_INTERVAL_SECONDS = 2.0
+_INTERVAL_SECONDS, _LIST_SECONDS = 2.0, 600.0
 _LABEL = "standby file"
 _MAX_HEADER_BYTES = 2_000
 _MAX_SEALED_BYTES = _PIECE_BYTES + _MAX_HEADER_BYTES + 1_000
@@ -59,7 +60,8 @@ class Mirror:
 
     def __init__(self, store: Store, directory: Path) -> None:
         self._store, self._directory = store, directory
-        self._stored: set[str] | None = None  # None: not listed yet
+        self._stored: set[str] = set()
+        self._list_at = 0.0  # when the pieces in the store are to be listed, on the monotonic clock
         self._stopping = threading.Event()
         self._logged = ""
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
@@ -89,9 +91,13 @@ class Mirror:
         self._store.close()
 
     def copy(self) -> None:
-        """Store the pieces that the store lacks, and delete those without a file. Raises StoreError and OSError."""
-        if self._stored is None:
+        """Store the pieces that the store lacks, and delete those without a file. Raises StoreError and OSError.
+
+        They are listed again from time to time: a rule of the bucket, or somebody, may have deleted some.
+        """
+        if time.monotonic() >= self._list_at:
             self._stored = {info.key for info in self._store.list(PREFIX)}
+            self._list_at = time.monotonic() + _LIST_SECONDS
         pieces = dict(list_pieces(self._directory))
         for key in pieces.keys() - self._stored:
             if self._stopping.is_set():

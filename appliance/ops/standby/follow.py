@@ -51,9 +51,10 @@ class Follower:
         self._stopping.set()
 
     def run(self) -> None:
-        """Follow until `stop` is called."""
+        """Follow until `stop` is called, and fetch the last files then: a promotion may have called it."""
         restores = place.iterate_next_restore(self._directory)
-        threading.Thread(target=self._fetch_files, name="files", daemon=True).start()
+        files = threading.Thread(target=self._fetch_files, name="files", daemon=True)
+        files.start()
         while not self._stopping.is_set():
             former = place.list_restores(self._directory)
             place.remove_restores([restore for restore in former if not place.is_complete(restore)])
@@ -64,6 +65,7 @@ class Follower:
                 self._end_child()
             if not self._stopping.wait(_RETRY_SECONDS):
                 log.warning("standby: Litestream is started again source=%s", self._source)
+        files.join(_STOP_SECONDS)
 
     def _follow(self, restore: Path) -> None:
         """Run Litestream into a folder until it ends or `stop` is called."""
@@ -88,9 +90,10 @@ class Follower:
             log.error("standby: Litestream ended status=%s", self._child.returncode)
 
     def _fetch_files(self) -> None:
-        """Fetch the files beside the database repeatedly until `stop` is called."""
-        while self._reader is not None and not self._stopping.wait(_FILES_SECONDS):
-            text = ""
+        """Fetch the files beside the database repeatedly, and a last time once `stop` is called."""
+        is_last = self._reader is None
+        while not is_last and self._reader is not None:
+            is_last, text = self._stopping.wait(_FILES_SECONDS), ""
             try:
                 self._reader.fetch()
             except (StoreError, OSError) as error:

@@ -45,7 +45,7 @@ _QUIET_SECONDS = 3.0  # nothing more arrives after this time without a change
 # A machine without a lease counts as off if nothing arrives for this long: it would have written two heartbeats.
 _OFF_SECONDS = 2 * litestream.HEARTBEAT_SECONDS + 2
 _MAX_ARRIVAL_SECONDS = 60.0
-_END_SECONDS = 20.0
+_END_SECONDS = 30.0  # campanero follow ends Litestream and fetches the last files, each in ten seconds at most
 _BUSY_MS = 5_000
 _MAX_FAULTS = 3
 _MAX_ATTEMPTS = 50
