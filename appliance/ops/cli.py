@@ -328,6 +328,7 @@ def _serve(options: argparse.Namespace) -> None:
     if loaded.config.listen.endswith(":0"):
         options.listen = _choose_port(loaded.config.listen)
         loaded = _load_configuration(options)
+    require_not_following(Path(loaded.config.data_dir))  # before the lock, which campanero follow has
     directory, log = data_dir.create(Path(loaded.config.data_dir)), loaded.config.log
     with data_dir.lock(directory, loaded.config.listen):
         log_file = logs.LogFile(directory / log.file, int(log.file_mb * 1_000_000), log.files) if log.file else None

@@ -239,3 +239,15 @@ def test_a_heartbeat_that_is_not_a_time(value: str, standby: Standby) -> None:
     assert place.read_heartbeat(database) is None
     standby.put_lease(is_released=True)
     assert "The data is that of an unknown time" in standby.promote()[0]
+
+
+def test_a_lost_bucket_changes_nothing(standby: Standby) -> None:
+    """The promotion is refused in plain words, and the machine goes on following."""
+    standby.put_lease()
+    source = standby.directory / place.FOLDER / place.SOURCE_FILE
+    before = source.read_bytes()
+    (standby.root / "store").rename(standby.root / "unmounted")
+    with pytest.raises(StandbyFailed, match="the lease cannot be taken: .* is not a directory: create it, or mount"):
+        standby.promote()
+    assert source.read_bytes() == before and records.load_node(standby.directory).epoch == 0
+    _require_followable(standby.directory, "file:///replica")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from appliance.core import data_dir
 from tests.conftest import FreshServer
 from tests.kit.server import READY, Server
 
@@ -29,12 +30,14 @@ def test_commands_create_no_installation(command: tuple[str, ...], fresh_server:
     assert not server.data.exists()
 
 
-def test_the_status_of_a_machine_that_follows(fresh_server: FreshServer) -> None:
-    """It has no database of its own yet, and is not told to start the service."""
+@pytest.mark.parametrize("command", ["status", "serve"])
+def test_commands_on_a_machine_that_follows(command: str, fresh_server: FreshServer) -> None:
+    """It has no database of its own yet: it is said what it is, while `campanero follow` runs, too."""
     server = fresh_server(start=False, set_up=False)
     (server.data / "standby").mkdir(parents=True)
     (server.data / "standby" / "source.json").write_text('{"source": "s3://bucket/campanero/replica"}')
-    error = server.cli("status", expect=1).stderr
+    with data_dir.lock(server.data):
+        error = server.cli(command, expect=1).stderr
     assert "follows another machine" in error and "campanero doctor" in error and error.count("\n") == 1
 
 

@@ -89,6 +89,7 @@ def _load_source(directory: Path) -> Source:
 
 
 def _promote(directory: Path, source: Source, is_other_off: bool, report: Report) -> list[str]:
+    """Do the steps of the module's description in their order. What can be refused is, before the lease is claimed."""
     has_lease = bool(config.current().lease.store)
     if has_lease and is_other_off:
         raise StandbyFailed("a lease is set up, which stops the other machine: leave out --old-machine-is-off")
@@ -287,7 +288,10 @@ def _read_transaction(directory: Path) -> int:
 
 
 def _require_silence(directory: Path, report: Report) -> None:
-    """Raise StandbyFailed if a change of the other machine arrives within `_OFF_SECONDS`: then it is not off."""
+    """Raise StandbyFailed if a change of the other machine arrives within `_OFF_SECONDS`: then it is not off.
+
+    If campanero follow does not run, no change can arrive, and the word of the operator is all there is.
+    """
     if data_dir.find_service_pid(directory) is None:
         return
     report(f"watching for {_OFF_SECONDS:.0f} s whether the other machine still writes")
