@@ -122,7 +122,7 @@ def _all_pages(path: Path) -> None:
 def error_line(server: Server, *command: str) -> str:
     """Run a command that must fail with one line, and return the line."""
     options = ("--listen", f"127.0.0.1:{free_port()}") if command == ("serve",) else ()
-    result = server.cli(*command, *options, stdin="a long password\n", expect=1, timeout=20)
+    result = server.cli(*command, *options, stdin="a long password\n", expect=1, timeout=60)
     assert re.fullmatch(r"campanero: [^\n]+\n", result.stderr), (command, result.stderr)
     assert "Error(" not in result.stderr and result.stdout == "", (command, result.stdout)
     return result.stderr
@@ -152,7 +152,7 @@ def test_commands_report_a_damaged_database_in_one_line(
         assert str(server.data) in line, (command, line)
         assert command[0] == "status" or "restore" in line or command[0] == "backup", (command, line)
     assert not (server.home / "copy.tar.gz").exists()
-    report = server.cli("doctor", expect=1, timeout=20)
+    report = server.cli("doctor", expect=1, timeout=60)
     assert "fail  database: " in report.stdout and report.stderr == ""
     server.cli("check")
     if path.is_dir() or path.is_fifo() or path.is_socket() or path.is_char_device():

@@ -23,7 +23,8 @@ class Phase:
 class Message:
     """An accepted message: its envelope, and its bytes without dot-stuffing, ending in CRLF.
 
-    `invited_at` is the time of the 354 reply, `begun_at` that of the first byte after it, and `time` that of the last.
+    `invited_at` is the time right before the 354 reply, `begun_at` that of the first byte after it, and `time` that of
+    the last.
     """
 
     mail_from: str

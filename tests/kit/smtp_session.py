@@ -38,6 +38,7 @@ class Session:
         self.mail_from: str | None = None
         self.mail_params: list[str] = []
         self.rcpt_to: list[str] = []
+        self.replied_at = 0.0
 
     async def run(self) -> None:
         """Serve the session and return when it is over."""
@@ -70,6 +71,7 @@ class Session:
     # -- replies --------------------------------------------------------------------------------------------------
 
     async def _send_lines(self, *lines: str) -> None:
+        self.replied_at = time.time()  # before the write: a client may have read the reply before this thread goes on
         await self._write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
 
     async def _write(self, data: bytes) -> None:
@@ -222,7 +224,7 @@ class Session:
         if not await self._reply("data", line, "354 End with a dot"):
             self._reset()
             return
-        invited_at = time.time()
+        invited_at = self.replied_at
         first = await self.reader.readexactly(1)
         begun_at = time.time()
         self._buffer()[:0] = first
