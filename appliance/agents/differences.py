@@ -196,14 +196,14 @@ def flatten_translations(content: Mapping[str, Any], channel: str) -> Values:
 
     A text that has the label of an earlier one has a number, whether the earlier one is translated or not.
     """
+    translated, values = content.get("translations") or {}, Values()
     places: dict[str, tuple[str, int]] = {}
     counts: dict[str, int] = {}
-    for text in translations.list_texts(content, channel):
+    for text in translations.list_texts(content, channel) if translated else ():
         label = f"{text.section} · {text.label}" if text.section else text.label
         counts[label] = counts.get(label, 0) + 1
         places[text.id] = (label, counts[label])
-    values = Values()
-    for language, texts in sorted((content.get("translations") or {}).items()):
+    for language, texts in sorted(translated.items()):
         for text_id in sorted(texts, key=[*places, *sorted(texts)].index):
             label, number = places.get(text_id, (text_id, 0))
             numbered = f"{label} ({number})" if number > 1 else label
