@@ -2,27 +2,13 @@
 
 from typing import Any
 
-import pytest
-
-from tests.api.test_proposals import SUBSCRIBED, TEXT, approve, create_agent, draft, get_values, look, propose
-from tests.kit.api_users import add_user
+from tests.api.test_proposals import SUBSCRIBED, TEXT, agent, approve, draft, editor, get_values, look, propose
 from tests.kit.client import Client
 from tests.kit.server import Server
 
+__all__ = ["agent", "editor"]
 SERVER_ENV = {"CAMPANERO_LIMITS__AGENT_ACTS_PER_HOUR": "400"}
 NAMES = ("aaaa", "bbbb")
-
-
-@pytest.fixture(scope="module")
-def editor(server: Server) -> Client:
-    """Return a client of a user who may send."""
-    return add_user(server, "editor")
-
-
-@pytest.fixture(scope="module")
-def agent(server: Server, owner: Client) -> Client:
-    """Return a client of an agent."""
-    return create_agent(server, owner)
 
 
 def build_sections(*names: str) -> list[dict[str, Any]]:

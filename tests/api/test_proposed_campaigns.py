@@ -2,36 +2,22 @@
 
 from typing import Any
 
-import pytest
-
 from appliance.campaigns.repeats import RepeatWrite
 from appliance.campaigns.store import CampaignPatch
 from appliance.campaigns.trigger import TriggerWrite
 from appliance.campaigns.variants import ExperimentWrite, VariantWrite
 from appliance.content.templates.validation import Content
-from tests.api.test_proposals import TEXT, approve, create_agent, draft, look, propose
-from tests.kit.api_users import add_user
+from tests.api.test_proposals import TEXT, agent, approve, draft, editor, look, propose
 from tests.kit.client import Client
 from tests.kit.server import Server
 
+__all__ = ["agent", "editor"]
 SERVER_ENV = {"CAMPANERO_LIMITS__AGENT_ACTS_PER_HOUR": "400"}
 # Fields that decide nothing about what is sent: the channel of a draft with content stays, a status is proposed, and
 # the event of a trigger starts flows only.
 UNSENT = {"channel", "status", "updated_at", "event", "id", "variants", "trigger_attributes", "template_attributes",
           "experiment", "repeat"}  # fmt: skip
 DESIGN = {"sections": [{"type": "text", "props": {"content": "Hi"}}, {"type": "footer"}]}
-
-
-@pytest.fixture(scope="module")
-def editor(server: Server) -> Client:
-    """Return a client of a user who may send."""
-    return add_user(server, "editor")
-
-
-@pytest.fixture(scope="module")
-def agent(server: Server, owner: Client) -> Client:
-    """Return a client of an agent."""
-    return create_agent(server, owner)
 
 
 def within(name: str, values: dict[str, list[Any]]) -> list[tuple[str, dict[str, Any]]]:
