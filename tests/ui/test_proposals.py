@@ -53,6 +53,24 @@ def test_a_key_of_an_agent_is_no_test_key(user: ScriptlessBrowser) -> None:
     assert "must be false for an agent" in page.press("Create key").text.lower()
 
 
+def test_a_user_approves_what_the_page_shows(user: ScriptlessBrowser, api: Client, agent: Client, list_id: int) -> None:
+    """The page has reason, recipients, preflight and values; a change in between is shown instead of sent."""
+    campaign = draft(agent, list_id)
+    proposal = propose(agent, "send_campaign", campaign["id"], note="<b>It is Friday.</b>")
+    listed = HtmlPage(user, "/proposals")
+    assert listed.has(".nav .count", "1") and listed.has("td", "Assistant")
+    page = listed.follow("Send campaign: News")
+    assert "<b>It is Friday.</b>" in page.text and page.has("dd", "2") and page.has("h2", "Preflight")
+    agent.patch(f"/campaigns/{campaign['id']}", {"template_attributes": {"subject": "Other"}}).expect(200)
+    response, _ = page.send("Approve and send")
+    assert response.status == 409 and "has changed since you saw it" in response.text
+    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] == "draft"
+    again = HtmlPage(user, f"/proposals/{proposal['id']}")
+    assert "changed since it was proposed" in again.text and again.has(".after", "Other")
+    assert "Approved" in again.press("Approve and send").text
+    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] in ("holding", "sending")
+
+
 def test_a_source_is_closed_only_if_the_preview_shows_its_words(
     user: ScriptlessBrowser, agent: Client, list_id: int
 ) -> None:
@@ -71,24 +89,7 @@ def test_a_source_is_closed_only_if_the_preview_shows_its_words(
         proposal = propose(agent, "send_campaign", agent.post("/campaigns", body).expect(201)["id"])
         page = HtmlPage(user, f"/proposals/{proposal['id']}")
         assert ("HTML source" in page.text) == is_closed, content
-
-
-def test_a_user_approves_what_the_page_shows(user: ScriptlessBrowser, api: Client, agent: Client, list_id: int) -> None:
-    """The page has reason, recipients, preflight and values; a change in between is shown instead of sent."""
-    campaign = draft(agent, list_id)
-    proposal = propose(agent, "send_campaign", campaign["id"], note="<b>It is Friday.</b>")
-    listed = HtmlPage(user, "/proposals")
-    assert listed.has(".nav .count", "1") and listed.has("td", "Assistant")
-    page = listed.follow("Send campaign: News")
-    assert "<b>It is Friday.</b>" in page.text and page.has("dd", "2") and page.has("h2", "Preflight")
-    agent.patch(f"/campaigns/{campaign['id']}", {"template_attributes": {"subject": "Other"}}).expect(200)
-    response, _ = page.send("Approve and send")
-    assert response.status == 409 and "has changed since you saw it" in response.text
-    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] == "draft"
-    again = HtmlPage(user, f"/proposals/{proposal['id']}")
-    assert "changed since it was proposed" in again.text and again.has(".after", "Other")
-    assert "Approved" in again.press("Approve and send").text
-    assert api.get(f"/campaigns/{campaign['id']}").expect(200)["phase"] in ("holding", "sending")
+        agent.post(f"/proposals/{proposal['id']}/withdraw").expect(200)
 
 
 def test_emails_are_shown_before_and_after(
