@@ -223,7 +223,7 @@ def _print_pages(
 ) -> None:
     """Print each page as it arrives: as part of one JSON list, or filtered by `--jq` if it is given."""
     is_first = True
-    for page in connection.pages(options.path, query or {}):
+    for page in connection.pages(options.path, query or {}, is_streamed=True):
         if not isinstance(page.items, list):
             raise UsageError(f"{options.path} is not a list")
         if options.silent:

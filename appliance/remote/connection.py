@@ -20,6 +20,8 @@ from campanero_client.errors import ApiError, CampaneroError, ConnectionFailed
 
 API_PATH = "/v1/my"
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+# The objects of a list that a command keeps, or in which it searches.
+MAX_ROWS = 20_000
 DEFAULT_RETRIES = 3
 TIMEOUT_SECONDS = 30.0
 Result = TypeVar("Result")
@@ -73,16 +75,21 @@ class Connection:
         """Return the JSON of a response, or None if it has no content."""
         return _parse_json(self.request(method, path, **options))
 
-    def pages(self, path: str, query: dict[str, Any]) -> Iterator[Page[Any]]:
+    def pages(self, path: str, query: dict[str, Any], is_streamed: bool = False) -> Iterator[Page[Any]]:
         """Yield the pages of a list, each requested when it is needed.
 
-        Raises CommandError for a list that does not end: a page leads back to an earlier one, or on without objects.
+        Raises CommandError for a list that does not end: a page leads back to an earlier one, or on without objects, or
+        there are more than `MAX_ROWS` objects, unless `is_streamed`, for a command that prints each page at once.
         """
+        count = 0
         pages = Paginator[Any](self._transport, locate(path), query).pages()
         while True:
             page = self._guarded(lambda: next(pages, None))
             if page is None:
                 return
+            count += len(page.items)
+            if count > MAX_ROWS and not is_streamed:
+                raise CommandError(f"{self.url} gave a list of more than {MAX_ROWS} objects")
             yield page
             if not page.items and page.next_number is not None:
                 raise CommandError(f"{self.url} gave an invalid response: a list without objects goes on")

@@ -22,8 +22,6 @@ _EMPTY_STEP = {
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 # Added to the id of a step that a flow does not have yet, so that it differs from the ids of its stored steps.
 _NEW_STEP = 1_000_000_000
-# The objects of one kind that are exported at most.
-MAX_ROWS = 20_000
 
 # Called with the name of the current file and the share of files that are done, from 0 to 1.
 ShowProgress = Callable[[str, float], None]
@@ -146,15 +144,13 @@ def import_content(
 
 
 def _list_rows(connection: ContentConnection, kind: Kind) -> Iterator[Any]:
-    """Yield the objects of a kind. Raises CommandError if the list repeats a page or has more than `MAX_ROWS`."""
+    """Yield the objects of a kind. Raises CommandError if the list repeats a page."""
     ids: set[str] = set()
     for page in connection.pages(f"/{kind.name}", {**kind.query, "limit": 100}):
         new_rows = [row for row in page.items if str(row["id"]) not in ids]
         if page.items and not new_rows:
             raise CommandError(f"{connection.url} gave an invalid response: the list of {kind.name} repeats itself")
         ids |= {str(row["id"]) for row in new_rows}
-        if len(ids) > MAX_ROWS:
-            raise CommandError(f"{connection.url} gave an invalid response: more than {MAX_ROWS} {kind.name}")
         yield from new_rows
 
 
