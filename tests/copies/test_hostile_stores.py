@@ -13,8 +13,11 @@ from appliance.ops.copies import catalog, fetch, keys, local
 from appliance.ops.copies import manifest as manifests
 from appliance.ops.copies.keys import ReadingKeys
 from appliance.ops.copies.manifest import CopyManifest
+from appliance.ops.fencing.mirror import MirrorReader
 from appliance.ops.stores import base
+from appliance.ops.stores.base import StoreError
 from tests.copies.copy_rows import CopyHome
+from tests.kit.s3_server import S3Server
 
 
 @pytest.fixture
@@ -226,3 +229,16 @@ def test_the_catalog_identity_is_a_key_of_age(home: CopyHome) -> None:
     """It is derived from the installation's key, and each of its kind can be read by age."""
     assert keys.catalog_identity() == keys.catalog_identity()
     assert keys.public_key(keys.catalog_identity()).startswith("age1")
+
+
+def test_a_foreign_object_is_downloaded_once(home: CopyHome, bucket: S3Server, tmp_path: Path) -> None:
+    """A second machine looks for new files each five seconds, and a bucket charges for what it reads."""
+    with closing(bucket.open_store()) as store:
+        reader = MirrorReader(store, tmp_path / "files")
+        for content, downloads in ((b"x" * 1000, 1), (b"x" * 1000, 0), (b"y" * 1000, 1)):
+            if bucket.objects().get("files/a") != content:
+                bucket.replace("files/a", content)
+            bucket.requests.clear()
+            with pytest.raises(StoreError, match="was changed in the storage"):
+                reader.fetch()
+            assert [key for _, key, _ in bucket.requests].count("files/a") == downloads

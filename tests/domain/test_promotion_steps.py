@@ -247,7 +247,7 @@ def test_a_lost_bucket_changes_nothing(standby: Standby) -> None:
     source = standby.directory / place.FOLDER / place.SOURCE_FILE
     before = source.read_bytes()
     (standby.root / "store").rename(standby.root / "unmounted")
-    with pytest.raises(StandbyFailed, match="the lease cannot be taken: .* is not a directory: create it, or mount"):
+    with pytest.raises(StandbyFailed, match=r"the lease cannot be taken: .* is not a directory: create it, or mount"):
         standby.promote()
     assert source.read_bytes() == before and records.load_node(standby.directory).epoch == 0
     _require_followable(standby.directory, "file:///replica")

@@ -41,6 +41,21 @@ def test_a_compacted_journal_arrives_whole(store: Store, tmp_path: Path) -> None
         assert copied.read_bytes() == path.read_bytes()
 
 
+def test_a_compacted_journal_arrives_whole_beside_a_foreign_object(store: Store, tmp_path: Path) -> None:
+    """What was behind the end of the journal is cut off, although each fetch ends with an error."""
+    path, copied = tmp_path / "one" / JOURNAL, tmp_path / "two" / JOURNAL
+    mirror, reader = Mirror(store, tmp_path / "one"), MirrorReader(store, tmp_path / "two")
+    mirror.copy()
+    (tmp_path / "store" / "files").mkdir()
+    (tmp_path / "store" / "files" / ("0" * 40)).write_bytes(b"foreign")
+    for journal_id, size in (("a", 1_000), ("b", 10)):
+        path.write_bytes(b'{"journal":"%s"}\n' % journal_id.encode() + b"x" * size)
+        mirror.copy()
+        with pytest.raises(StoreError, match="was changed in the storage"):
+            reader.fetch()
+        assert copied.read_bytes() == path.read_bytes()
+
+
 def test_a_foreign_object_does_not_stop_the_others(store: Store, tmp_path: Path) -> None:
     """It is reported, is not read beyond the size of a piece, and the files of this installation are fetched."""
     path = tmp_path / "one" / JOURNAL

@@ -42,6 +42,10 @@ _MAX_SEALED_BYTES = _PIECE_BYTES + _MAX_HEADER_BYTES + 1_000
 _PATH = rf"^({re.escape(JOURNAL)}|({'|'.join(FOLDERS)})(/(?!\.)[A-Za-z0-9._-]{{1,200}}){{1,8}})\Z"
 
 
+class InvalidPiece(StoreError):
+    """An object is not a piece of a file of this installation."""
+
+
 class _Header(msgspec.Struct):
     """The header of a piece: the path of its file in the data directory, and its position in the file."""
 
@@ -178,27 +182,40 @@ class MirrorReader:
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
         self._fetched: dict[str, _Fetched] = {}
+        self._uncut: set[str] = set()  # paths of files whose pieces have changed
+        self._invalid: dict[str, tuple[str, str]] = {}  # the etag of an invalid piece, and what is wrong with it
 
     def fetch(self) -> int:
         """Fetch the new pieces, and return the number of all pieces. Raises StoreError and OSError.
 
-        An invalid piece does not prevent the fetching of the others; the first StoreError is raised at the end.
+        An invalid piece does not prevent the fetching of the others; the first StoreError is raised at the end. It is
+        not downloaded again until it is replaced.
         """
         infos = {info.key: info for info in self._store.list(PREFIX)}
-        changed, first_error = set[str](), None
+        errors: list[StoreError] = []
+        self._invalid = {key: invalid for key, invalid in self._invalid.items() if key in infos}
         new = [infos[key] for key in infos.keys() - self._fetched.keys()]
         # A later piece at the same place of a file replaces an earlier one that is not deleted yet.
         for info in sorted(new, key=lambda info: (info.modified_ms, info.size)):
             try:
+                etag, reason = self._invalid.get(info.key, ("", ""))
+                if reason and etag == info.etag:
+                    raise InvalidPiece(reason)
                 fetched = self._fetched[info.key] = self._write(info.key, self._download(info.key))
-                changed.add(fetched.path)
+                self._uncut.add(fetched.path)
+            except InvalidPiece as error:
+                self._invalid[info.key] = (info.etag, str(error))
+                errors.append(error)
             except StoreError as error:
-                first_error = first_error or error
-        changed |= {self._fetched.pop(key).path for key in self._fetched.keys() - infos.keys()}
-        if first_error is not None:
-            raise first_error
-        for path in changed:
-            self._cut(path)
+                errors.append(error)
+        self._uncut |= {self._fetched.pop(key).path for key in self._fetched.keys() - infos.keys()}
+        # A valid piece that could not be downloaded may be the end of a file.
+        if all(isinstance(error, InvalidPiece) for error in errors):
+            for path in list(self._uncut):
+                self._cut(path)
+                self._uncut.discard(path)
+        if errors:
+            raise errors[0]
         return len(infos)
 
     def _cut(self, path: str) -> None:
@@ -211,28 +228,28 @@ class MirrorReader:
             os.truncate(target, end)
 
     def _download(self, key: str) -> bytes:
-        """Return the bytes of a piece. Raises StoreError if it is larger than a piece can be."""
+        """Return the bytes of a piece. Raises InvalidPiece if it is larger than a piece can be."""
         sealed = b""
         with self._store.open(key) as stream:
             while chunk := stream.read(_MAX_SEALED_BYTES + 1 - len(sealed)):
                 sealed += chunk
                 if len(sealed) > _MAX_SEALED_BYTES:
-                    raise StoreError(f"{key} is larger than a piece")
+                    raise InvalidPiece(f"{key} is larger than a piece")
         return sealed
 
     def _write(self, key: str, sealed: bytes) -> _Fetched:
-        """Write a piece to its position in its file. Raises StoreError if it was changed or sealed with another key.
+        """Write a piece to its position in its file. Raises InvalidPiece if it was changed or has another key.
 
         Only who has the key can seal a piece, but the header is checked all the same.
         """
         plain = crypto.unseal(crypto.derive_key(_LABEL), key, sealed)
         if plain is None:
-            raise StoreError(f"{key} was changed in the storage, or belongs to another key")
+            raise InvalidPiece(f"{key} was changed in the storage, or belongs to another key")
         try:
             end = plain.index(b"\n", 0, _MAX_HEADER_BYTES)
             header = untrusted_json.decode(plain[:end], _Header, _MAX_HEADER_BYTES)
         except ValueError as error:
-            raise StoreError(f"{key} has no valid header: {error}") from None
+            raise InvalidPiece(f"{key} has no valid header: {error}") from None
         target = self._folder / header.path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(target, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), "r+b") as file:
