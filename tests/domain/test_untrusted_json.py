@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from appliance.core import crypto, untrusted_json
 from appliance.core.untrusted_json import InvalidJson
-from appliance.ops import stores
+from appliance.ops import status, stores
 from appliance.ops.copies import local
 from appliance.ops.fencing import record as records
 from appliance.ops.fencing.mirror import MirrorReader
@@ -19,6 +20,8 @@ from appliance.ops.standby import place
 from appliance.ops.standby.place import StandbyFailed
 from appliance.ops.stores.base import StoreError
 from appliance.settings.copies import Copies
+from tests.domain.home import Home
+from tests.kit.background_http import BackgroundHttp
 
 DEEP = b"[" * 100_000
 CONTENTS = {
@@ -92,3 +95,21 @@ def test_a_valid_file(tmp_path: Path) -> None:
     path = tmp_path / "value.json"
     path.write_bytes(b'{"node":"a","other":[[1]]}')
     assert untrusted_json.decode_file(path, _Value, 100) == _Value("a")
+
+
+@pytest.mark.parametrize("content", [DEEP[:9_000], b'{"message":' + DEEP[:9_000], b"[1]", b"{}", b"\xff"])
+def test_another_program_at_the_address_of_the_service(content: bytes, home: Home) -> None:
+    """Whatever it answers, the status says that the service does not."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(503)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with BackgroundHttp(Handler) as http:
+        listen = http.url.removeprefix("http://")
+        assert status.fetch_readiness(listen) == f"does not answer on {listen}"

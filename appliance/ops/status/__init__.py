@@ -4,7 +4,6 @@ The status is read from the data directory, in which nothing is written, and fro
 """
 
 import http.client
-import json
 import ssl
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -15,7 +14,7 @@ from msgspec import Struct, structs
 
 from appliance import VERSION
 from appliance.accounts import accounts
-from appliance.core import clock, data_dir
+from appliance.core import clock, data_dir, untrusted_json
 from appliance.exports import streaming
 from appliance.ops.copy_jobs import history, schedule
 from appliance.ops.metrics import measure_database
@@ -25,7 +24,7 @@ from appliance.settings.schema import Config
 from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, scalar
 
-_TIMEOUT_SECONDS = 2.0
+_TIMEOUT_SECONDS, _MAX_BODY_BYTES = 2.0, 10_000
 _LOOPBACK_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -38,13 +37,13 @@ def fetch_readiness(listen: str) -> str:
         try:
             connection.request("GET", "/readyz")
             response = connection.getresponse()
-            body = json.loads(response.read(10_000))
+            body = untrusted_json.decode(response.read(_MAX_BODY_BYTES), dict[str, object], _MAX_BODY_BYTES)
         finally:
             connection.close()
         if response.status == 200:
             return "ready"
         return str(body["message"]).removeprefix("The service is ").removesuffix(".")
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
         return f"does not answer on {listen}"
 
 
