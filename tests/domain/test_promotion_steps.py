@@ -251,3 +251,23 @@ def test_a_lost_bucket_changes_nothing(standby: Standby) -> None:
         standby.promote()
     assert source.read_bytes() == before and records.load_node(standby.directory).epoch == 0
     _require_followable(standby.directory, "file:///replica")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("trigger.data", "'text'"), ("template.name", "x'ff00'"), ("campaign.account_id", "x'ff00'"),
+        ("campaign.template_id", "'text'"), ("campaign.updated_at", "x'ff00'"), ("campaign.content_id", "'text'"),
+        ("contact_search_config.v", "'text'"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_writer_of_the_replica(column: str, value: str, standby: Standby) -> None:
+    """It ends the promotion in one line that says what to do, and not with the error of whatever reads it."""
+    table, _, name = column.partition(".")
+    connection = apsw.Connection(str(standby.directory / place.FOLDER / "1" / place.DATABASE))
+    connection.execute("PRAGMA ignore_check_constraints = 1; PRAGMA foreign_keys = 0")
+    connection.execute(f"UPDATE {table} SET {name} = {value}")
+    connection.close()
+    standby.put_lease(is_released=True)
+    with pytest.raises(StandbyFailed, match=r"cannot be used: a value in it is not valid \(.*Remove .*Go back"):
+        standby.promote()

@@ -15,17 +15,20 @@ lease, which the claim replaces, and the report, once the copy is ready to becom
 
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from os import kill
 from pathlib import Path
 from typing import NamedTuple
 
 import apsw
+import msgspec
+import peewee
 from msgspec import structs
 
 from appliance.audience.segments import query_plan
 from appliance.core import clock, crypto, data_dir
+from appliance.core.errors import NotFound
 from appliance.ops import litestream, stores
 from appliance.ops.backups import replay
 from appliance.ops.fencing import mirror
@@ -37,7 +40,7 @@ from appliance.ops.standby.place import Source, StandbyFailed
 from appliance.ops.stores.base import Conflict, Store, StoreError
 from appliance.settings import config
 from appliance.storage import database as sql
-from appliance.storage import journal, migrations, transactions
+from appliance.storage import disk_guard, journal, migrations, transactions
 from appliance.storage.database import close_database, open_database
 from appliance.storage.journal import JournalLine
 
@@ -47,7 +50,7 @@ _OFF_SECONDS = 2 * litestream.HEARTBEAT_SECONDS + 2
 _MAX_ARRIVAL_SECONDS = 60.0
 _END_SECONDS = 30.0  # campanero follow ends Litestream and fetches the last files, each in ten seconds at most
 _BUSY_MS = 5_000
-_MAX_FAULTS = 3
+_MAX_FAULTS, _MAX_REASON_CHARACTERS = 3, 200
 _MAX_ATTEMPTS = 50
 # Refusals from this long before the last heartbeat on are replayed, too, because the journal is copied separately.
 _JOURNAL_MARGIN_MS = 60_000
@@ -334,19 +337,18 @@ def _install(directory: Path, source: Source, epoch: int | None, report: Report)
         migrations.check_key(directory, migrations.inspect_database(database))
         open_database(database)
         journal.open_journal(directory)
-        _require_own_schema()
-        report("checking the database")
-        if damage := sql.integrity_check(_MAX_FAULTS):
-            raise StandbyFailed(
-                f"the copy is damaged: {'; '.join(damage)}. Remove {directory / place.FOLDER}, and restore a backup"
-            )
-        held = transactions.write(_hold, directory, source, heartbeat)
-        since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
-        lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
-        replay.replay_journal(line for line in lines if isinstance(line, JournalLine))
-        held = held._replace(messages=holding.count_held())
-        transactions.write(holding.record_promotion, epoch, held)
-        sql.truncate_wal()
+        with _translate_invalid_values(directory):
+            _require_own_schema()
+            report("checking the database")
+            if damage := sql.integrity_check(_MAX_FAULTS):
+                raise StandbyFailed(f"the copy is damaged: {'; '.join(damage)}. {_advise(directory)}")
+            held = transactions.write(_hold, directory, source, heartbeat)
+            since = (heartbeat or 0) - _JOURNAL_MARGIN_MS
+            lines = journal.read_since(directory / journal.JOURNAL_FILE, None, since)
+            replay.replay_journal(line for line in lines if isinstance(line, JournalLine))
+            held = held._replace(messages=holding.count_held())
+            transactions.write(holding.record_promotion, epoch, held)
+            sql.truncate_wal()
     finally:
         close_database()
     data_dir.sync_to_disk(database)
@@ -357,6 +359,33 @@ def _install(directory: Path, source: Source, epoch: int | None, report: Report)
     data_dir.sync_to_disk(directory)
     place.remove_folder(directory)
     return source.report
+
+
+@contextmanager
+def _translate_invalid_values(directory: Path) -> Iterator[None]:
+    """Raise StandbyFailed for an error of the block that a value in the copy causes, which the service never writes.
+
+    Others may write to the replica, so any column may have any value. Errors of the disk are raised as they are.
+    """
+    try:
+        yield
+    except (
+        apsw.Error, peewee.PeeweeException, peewee.DoesNotExist, msgspec.MsgspecError, NotFound, ValueError, TypeError,
+        LookupError,
+    ) as error:  # fmt: skip
+        if disk_guard.to_storage_error(error) is not None:
+            raise
+        reason = " ".join(str(error).split())[:_MAX_REASON_CHARACTERS]
+        words = f"a value in it is not valid ({type(error).__name__}: {reason})"
+        raise StandbyFailed(f"the copy cannot be used: {words}. {_advise(directory)}") from error
+
+
+def _advise(directory: Path) -> str:
+    """Return what the operator can do with a copy that cannot be used, although the lease was taken."""
+    return (
+        f"Remove {directory / place.FOLDER}, and follow again or restore a backup. If the other machine is in order, "
+        "take the lease back there: see “Go back” in the guide “A second machine that is ready”"
+    )
 
 
 def _hold(directory: Path, source: Source, heartbeat_ms: int | None) -> Held:
