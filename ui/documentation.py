@@ -78,6 +78,7 @@ HELP = (
     ("/campaigns/#/test", "first-campaign", "check-it-before-you-send"),
     ("/campaigns/#/translations", "email-editor", "write-in-several-languages"),
     ("/campaigns/#/variants", "experiments", "set-up-an-a-b-test"),
+    ("/campaigns/control-group", "experiments", "measure-what-a-campaign-changes"),
     ("/campaigns/new", "first-campaign", "create-the-campaign"),
     ("/contacts", "segments", "filter-contacts"),
     ("/contacts/#", "reports", "see-what-one-contact-did"),

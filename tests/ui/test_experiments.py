@@ -357,3 +357,38 @@ def test_the_attribution_window_of_the_account(user: ScriptlessBrowser, api: Cli
     errors = api.patch("/account", {"attribution_days": 0}).expect(422)["validation_errors"]
     assert errors.keys() == {"attribution_days"}
     api.patch("/account", {"attribution_days": 7}).expect(200)
+
+
+def test_what_all_campaigns_change(page: Page, api: Client, clock: TestClock) -> None:
+    """The page compares the control group with the others; it says what is missing as long as it cannot."""
+    api.patch("/account", {"control_share": None}).expect(200)
+    page.goto("/settings/consent")
+    page.get_by_role("link", name="What your campaigns change").click()
+    expect(page.get_by_role("link", name="Set up a control group")).to_be_visible()
+    api.patch("/account", {"control_share": 0.3}).expect(200)
+    page.reload()
+    expect(page.locator("main")).to_contain_text("The comparison begins with the next campaign that you send.")
+    try:
+        path = send_campaign(api, create_list(api, 200, "controlled"))
+        wait_until_completed(api, path)
+    finally:
+        api.patch("/account", {"control_share": None}).expect(200)
+    groups: dict[str, list[int]] = {"skipped": [], "sent": []}
+    for message in api.get("/messages", campaign_id=path.rpartition("/")[2], limit=100).expect(200):
+        groups[message["status"]].append(message["contact_id"])
+    stats = api.get(path).expect(200)["stats"]
+    page.reload()
+    expect(page.locator(".verdict")).to_contain_text("No conversions so far.")
+    clock.advance(minutes=1)
+    for contact_id in [*groups["sent"][:50], groups["skipped"][0]]:
+        api.post("/events", {"event": "order_paid", "contact_id": contact_id}).expect(201)
+    page.reload()
+    expect(page.locator(".verdict h3")).to_contain_text("Your campaigns led to about")
+    rows = page.locator("tbody tr")
+    expect(rows.nth(0).locator("td")).to_have_text(["Got campaigns", str(stats["sent"]), "50", re.compile("%")])
+    expect(rows.nth(1).locator("td").nth(1)).to_have_text(str(stats["skipped"]))
+    expect(rows.nth(1).locator("td").nth(2)).to_have_text("1")
+    page.get_by_label("Event that counts as a conversion").select_option("Order shipped")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".verdict")).to_contain_text("“Order shipped” was recorded for no contact")
+    assert axe.find_violations_in_light_and_dark(page, is_complete=True) == []

@@ -35,9 +35,10 @@ UNKNOWN = (None, None, None)
 @pytest.mark.parametrize(
     ("counts", "people", "ends_at", "title", "detail"),
     [
-        ((90, 0, 10, 0), (0, -5, 5), NOW, "No conversions so far.", "“Orders” was recorded for no contact"),
-        ((90, 0, 10, 0), (0, -5, 5), EARLIER, "No conversions.", "connect your shop"),
+        ((90, 0, 10, 0), UNKNOWN, NOW, "No conversions so far.", "“Orders” was recorded for no contact"),
+        ((90, 0, 10, 0), UNKNOWN, EARLIER, "No conversions.", "connect your shop"),
         ((6, 2, 0, 0), UNKNOWN, NOW, "No contact was left out, so there is nothing to compare.", "too few recipients"),
+        ((90, 1, 10, 0), UNKNOWN, NOW, "Too early to tell.", ""),
         ((0, 0, 6, 2), UNKNOWN, NOW, "No contact got the campaign, so there is nothing to compare.", ""),
         ((90, 5, 10, 1), (1, -4, 6), NOW, "No clear effect so far.", "Anything from 4 fewer to 6 more"),
         ((90, 5, 10, 1), (1, -4, 6), EARLIER, "No clear effect.", "Anything from 4 fewer to 6 more"),

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from appliance.campaigns.control_group import ControlFigures
 from appliance.campaigns.experiment_results import ExperimentResult, HoldoutFigures, VariantResult
 from appliance.campaigns.variants import Setup
 from appliance.core import clock, i18n
@@ -66,16 +67,18 @@ class ExperimentWords(NamedTuple):
 
 
 class HoldoutWords(NamedTuple):
-    """The effect of sending to the recipients and not to the holdout group, as texts.
+    """The effect of sending to the recipients and not to a holdout or control group, as texts.
 
-    `tone` is the class of the banner, and `ends` the time at which the counting of conversions ends, or "".
+    `tone` is the class of the banner, `ends` the time at which the counting of conversions ends, or "", and `event` the
+    label of the event that is counted.
     """
 
-    figures: HoldoutFigures
+    figures: HoldoutFigures | ControlFigures
     title: str
     tone: str
     detail: str
     ends: str
+    event: str
 
 
 def describe(result: ExperimentResult, campaign: Campaign) -> ExperimentWords:
@@ -281,7 +284,7 @@ def _describe_variant(result: ExperimentResult, row: VariantResult) -> VariantWo
     )  # fmt: skip
 
 
-def _describe_empty_group(figures: HoldoutFigures) -> tuple[str, str, str]:
+def _describe_empty_group(figures: HoldoutFigures | ControlFigures) -> tuple[str, str, str]:
     """Return title, tone and detail if a group has no contacts, which chance makes of a few recipients."""
     if figures.held_out:
         return gettext("No contact got the campaign, so there is nothing to compare."), "info", ""
@@ -293,9 +296,46 @@ def describe_holdout(figures: HoldoutFigures, event: str) -> HoldoutWords:
     """Return the words about the holdout group of a campaign; `event` is the label of the event that is counted."""
     ends = formats.when(formats.parse_time(figures.ends_at)) if figures.ends_at else ""
     is_over = formats.parse_time(figures.ends_at) <= clock.now_ms() if figures.ends_at else False
-    people, difference = figures.people, figures.difference
-    if people.low is None or people.high is None or people.estimate is None:
-        return HoldoutWords(figures, *_describe_empty_group(figures), ends)
+    title, tone, detail = _describe_effect(figures, event, is_over)
+    count = round(abs(figures.people.estimate or 0))
+    if tone == "good":
+        title = ngettext(
+            "This campaign led to about %(num)s more conversion.",
+            "This campaign led to about %(num)s more conversions.", count,
+        )  # fmt: skip
+    elif tone == "bad":
+        title = ngettext(
+            "This campaign led to about %(num)s fewer conversion.",
+            "This campaign led to about %(num)s fewer conversions.", count,
+        )  # fmt: skip
+    return HoldoutWords(figures, title, tone, detail, ends, event)
+
+
+def describe_control_group(figures: ControlFigures, event_name: str) -> HoldoutWords:
+    """Return the words about the control group of the account and an event."""
+    event = flow_forms.describe_event(event_name)
+    title, tone, detail = _describe_effect(figures, event, is_over=False)
+    count = round(abs(figures.people.estimate or 0))
+    if tone == "good":
+        title = ngettext(
+            "Your campaigns led to about %(num)s more conversion.",
+            "Your campaigns led to about %(num)s more conversions.", count,
+        )  # fmt: skip
+    elif tone == "bad":
+        title = ngettext(
+            "Your campaigns led to about %(num)s fewer conversion.",
+            "Your campaigns led to about %(num)s fewer conversions.", count,
+        )  # fmt: skip
+    return HoldoutWords(figures, title, tone, detail, "", event)
+
+
+def _describe_effect(figures: HoldoutFigures | ControlFigures, event: str, is_over: bool) -> tuple[str, str, str]:
+    """Return title, tone and detail of a comparison. With the tones `good` (more conversions) and `bad` (fewer), the
+    title is empty, because the caller names what led to them.
+    """
+    people = figures.people
+    if not figures.recipients or not figures.held_out:
+        return _describe_empty_group(figures)
     if not figures.converted + figures.held_out_converted:
         title = gettext("No conversions.") if is_over else gettext("No conversions so far.")
         detail = gettext(
@@ -303,24 +343,13 @@ def describe_holdout(figures: HoldoutFigures, event: str) -> HoldoutWords:
             "custom events.",
             event=event,
         )
-        return HoldoutWords(figures, title, "info", detail, ends)
-    count = round(abs(people.estimate))
-    if people.low > 0:
-        title = ngettext(
-            "This campaign led to about %(num)s more conversion.",
-            "This campaign led to about %(num)s more conversions.", count,
-        )  # fmt: skip
-    elif people.high < 0:
-        title = ngettext(
-            "This campaign led to about %(num)s fewer conversion.",
-            "This campaign led to about %(num)s fewer conversions.", count,
-        )  # fmt: skip
-    else:
-        title = gettext("No clear effect.") if is_over else gettext("No clear effect so far.")
-    detail = _describe_plausible(people.low, people.high)
-    points = _describe_points(difference)
-    tone = "good" if people.low > 0 else "bad" if people.high < 0 else ""
-    return HoldoutWords(figures, title, tone, f"{detail} {points}".strip(), ends)
+        return title, "info", detail
+    if people.low is None or people.high is None:
+        return gettext("Too early to tell."), "info", ""
+    detail = f"{_describe_plausible(people.low, people.high)} {_describe_points(figures.difference)}".strip()
+    if people.low > 0 or people.high < 0:
+        return "", "good" if people.low > 0 else "bad", detail
+    return gettext("No clear effect.") if is_over else gettext("No clear effect so far."), "", detail
 
 
 def _describe_plausible(low: float, high: float) -> str:
