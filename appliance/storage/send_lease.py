@@ -18,7 +18,7 @@ from concurrent.futures import Future
 # more messages that a person has to decide about after the loss of the machine.
 BLOCK_IDS = 256
 _WAIT_SECONDS = 15.0
-_NOT_RENEWED = "the lease could not be renewed in time: its store does not answer"
+_NOT_RENEWED = "the lease could not be renewed in time: its storage does not answer"
 
 
 def now() -> float:
