@@ -143,8 +143,7 @@ def test_an_unreachable_store_stops_sending_at_the_end_of_the_lease(
     else:
         s3.faults.append(Fault(503, "SlowDown"))
     assert wait_for_obstacles(api, ["lease"], 2 * SECONDS) <= SECONDS + 1
-    # Until the storage has answered, the reason is that it does not answer
-    api.wait("/delivery/status", lambda row: "its storage" in row["obstacles"][0]["text"], 2 * SECONDS)
+    assert "its storage" in api.get("/delivery/status").expect(200)["obstacles"][0]["text"]
     time.sleep(0.5)
     count = len(smtp_server.messages)
     time.sleep(1)
