@@ -108,7 +108,7 @@
     languageNote.querySelector("a").href = href;
     mark();
     for (const element of document.querySelectorAll("[data-as-name]")) element.textContent = words;
-    // A test shows whom the preview shows, unless its dialog is languageNote otherwise
+    // A test shows whom the preview shows, unless its dialog says otherwise
     for (const choice of document.querySelectorAll("[data-test-as]")) {
       const [mine, nobody] = choice.parentElement.querySelectorAll("[name=as]");
       choice.hidden = mine.disabled = !id;

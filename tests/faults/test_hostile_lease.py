@@ -34,13 +34,6 @@ def bucket() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="module")
-def relay() -> Iterator[SmtpServer]:
-    """Yield an SMTP server for all tests of the module."""
-    with SmtpServer() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def holder(bucket: S3Server, relay: SmtpServer) -> Iterator[Server]:
     """Yield a machine that holds a lease in the bucket."""
     servers: list[Server] = []

@@ -60,6 +60,11 @@ include-name = "GET /openapi.yaml"
 checks.response_schema_conformance.enabled = false
 
 [[operations]]
+# Their steps have the schema of those of `POST /v1/my/flows`, whose 22,000 cases take a quarter of an hour
+include-name-regex = '^(PATCH /v1/my/flows/.id.|POST /v1/my/flows/.id./(replay|simulate|simulate_all))$'
+phases.coverage.enabled = false
+
+[[operations]]
 # A new flow has no replay
 include-name = "DELETE /v1/my/flows/{{id}}/replay"
 checks.ensure_resource_availability.enabled = false

@@ -75,6 +75,7 @@ def test_other_accounts_see_no_details_of_the_installation(fresh_server: FreshSe
     server = fresh_server()
     other = server.cli("account", "add", "Other").stdout.strip()
     server.cli("user", "add", "--email", "other@example.org", "--account", other, stdin=PASSWORD + "\n")
+    (server.data / "imports").mkdir(exist_ok=True)  # the service may not have created it yet
     (server.data / "imports").chmod(0o755)
     emails = (EMAIL, "other@example.org")
     pages = {email: Visitor(server, email).send("POST", "/settings/doctor").text for email in emails}
