@@ -41,7 +41,7 @@ UNSAYABLE = (
     "must be a full hour, such as 08:00", "must be after the hour of `local_time`",
     "must be later than the start", "must be a draft", "must be a draft or paused",
     "must be active, paused or a draft that was active", "must be false for an agent",
-    "the campaign has times of its own",
+    "the campaign has times of its own", "There are too many providers. Remove one first.",
     "must have only ASCII characters before the @", "is too long (maximum is 50 recipients)",
 )  # fmt: skip
 # The error of an alias whose value differs from that of its field
