@@ -250,7 +250,10 @@ def _campaign_trigger_data_schema() -> dict[str, Any]:
         "contact_list_ids": (ids, "ids of lists to send to, beside `contact_list_id`"),
         "exclude_contact_list_ids": (ids, "ids of lists whose members get nothing"),
         "exclude_segment_ids": (ids, "ids of segments whose members get nothing"),
-        "audience_type": ({"type": "string"}, "`all_contacts`, with `confirm_send_to_all`, for all contacts"),
+        "audience_type": (
+            {"type": ["string", "null"], "enum": ["all_contacts", None]},
+            "`all_contacts`, with `confirm_send_to_all`, for all contacts",
+        ),
         "confirm_send_to_all": ({"type": "boolean"}, "true to send to all contacts"),
     }
     return {

@@ -1115,7 +1115,7 @@ class CampaignCreate(TypedDict):
     exclude_segment_ids: NotRequired[list[int]]
     """Alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same."""
 
-    audience_type: NotRequired[str]
+    audience_type: NotRequired[Literal["all_contacts", None]]
     """Alias of `trigger_attributes.data.audience_type`; beside it, both must be the same."""
 
     channelType: NotRequired[Literal["email", "sms"]]
@@ -7384,7 +7384,7 @@ class SendRequest(TypedDict):
     exclude_segment_ids: NotRequired[list[int]]
     """Alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same."""
 
-    audience_type: NotRequired[str]
+    audience_type: NotRequired[Literal["all_contacts", None]]
     """Alias of `trigger_attributes.data.audience_type`; beside it, both must be the same."""
 
 

@@ -807,7 +807,7 @@ export interface CampaignCreate {
   /** alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same */
   exclude_segment_ids?: number[];
   /** alias of `trigger_attributes.data.audience_type`; beside it, both must be the same */
-  audience_type?: string;
+  audience_type?: "all_contacts" | null;
   /** alias of `channel`; beside it, both must be the same */
   channelType?: "email" | "sms";
 }
@@ -924,7 +924,7 @@ export interface CampaignTriggerData {
   /** ids of segments whose members get nothing */
   exclude_segment_ids?: number[];
   /** `all_contacts`, with `confirm_send_to_all`, for all contacts */
-  audience_type?: string;
+  audience_type?: "all_contacts" | null;
   /** true to send to all contacts */
   confirm_send_to_all?: boolean;
   [key: string]: unknown;
@@ -5325,7 +5325,7 @@ export interface SendRequest {
   /** alias of `trigger_attributes.data.exclude_segment_ids`; beside it, both must be the same */
   exclude_segment_ids?: number[];
   /** alias of `trigger_attributes.data.audience_type`; beside it, both must be the same */
-  audience_type?: string;
+  audience_type?: "all_contacts" | null;
 }
 
 /** When a campaign with a local time leaves in which time zone: fixed when it is sent, before that a forecast. */

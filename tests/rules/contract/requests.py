@@ -67,7 +67,7 @@ O best_hour_until integer? -- until which hour each gets it at their best hour
 O repeat RepeatWrite? -- dates at which a copy is sent
 O contact_list_id,segment_id integer? -- aliases of those of trigger_attributes
 O contact_list_ids,exclude_contact_list_ids,exclude_segment_ids [integer] -- aliases of those of its data
-O audience_type string -- alias of that of its data
+O audience_type enum(all_contacts)? -- alias of that of its data
 O channelType enum(email,sms) -- alias of channel
 = PATCH /campaigns/{{id}}
 D name string
@@ -94,7 +94,7 @@ O local_time string? -- the time on the clock of each recipient
 O best_hour_until integer? -- until which hour each gets it at their best hour
 O contact_list_id,segment_id integer? -- aliases of those of trigger_attributes
 O contact_list_ids,exclude_contact_list_ids,exclude_segment_ids [integer] -- aliases of those of its data
-O audience_type string -- alias of that of its data
+O audience_type enum(all_contacts)? -- alias of that of its data
 = POST /campaigns/{{id}}/experiment/winner
 O variant integer! -- number of the variant, from 1
 = POST /campaigns/{{id}}/duplicate
