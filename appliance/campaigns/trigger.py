@@ -64,6 +64,8 @@ def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> 
             faults.add(f"{path}data.{key}", message)
     if data.get("audience_type") not in (None, "all_contacts"):
         faults.add(f"{path}data.audience_type", gettext("is not included in the list"))
+    if not isinstance(data.get("confirm_send_to_all", False), bool):
+        faults.add(f"{path}data.confirm_send_to_all", gettext("must be true or false"))
 
 
 def refuse_confirmation(trigger: TriggerWrite | UnsetType) -> None:

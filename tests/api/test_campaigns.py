@@ -248,6 +248,14 @@ def test_a_held_send_can_be_undone(api: Client) -> None:
     assert api.post(f"{path}/send").expect(200)["audience_count"] == 2
 
 
+def test_a_confirmation_is_true_or_false(api: Client) -> None:
+    """Another value in the trigger is an error at its field."""
+    for value in ({}, "yes", 1, None):
+        body = {"name": "All", "trigger_attributes": {"data": {"confirm_send_to_all": value}}}
+        errors = api.post("/campaigns", body).expect(422)["validation_errors"]
+        assert errors == {"trigger_attributes.data.confirm_send_to_all": ["must be true or false"]}, value
+
+
 def test_sending_to_all_contacts_needs_confirmation(api: Client) -> None:
     """All contacts are an audience only with `confirm_send_to_all`, and never instead of a deleted list."""
     created = create_draft(
