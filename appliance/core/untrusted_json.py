@@ -1,4 +1,4 @@
-"""Decode JSON that another machine, or somebody else who may write to a store or a folder, may have changed."""
+"""Decode JSON that another machine, or another writer of a store or a folder, may have changed."""
 
 from pathlib import Path
 from typing import TypeVar

@@ -22,25 +22,13 @@ from appliance.settings.copies import Copies
 from appliance.storage.database import close_database, open_database
 from tests.copies.copy_rows import CopyHome, list_names
 from tests.kit.s3_server import Fault, S3Server
+from tests.kit.step_kills import run_until_killed
 
 
 def _kill_at(step: int, action: Callable[[], object]) -> bool:
     """Run an action in a forked process that is killed before or after its step `step`; return whether it ended."""
     close_database()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _count_steps(step)
-            action()
-            os._exit(0)
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(3)
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0
-    return not os.WIFSIGNALED(status)
+    return run_until_killed(lambda: _count_steps(step), action)
 
 
 def _count_steps(step: int) -> None:

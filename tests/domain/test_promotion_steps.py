@@ -26,6 +26,7 @@ from appliance.settings.copies import Copies
 from appliance.storage import transactions
 from appliance.storage.database import close_database, open_database, rows, run, scalar
 from tests.domain.home import Home
+from tests.kit.step_kills import run_until_killed
 
 _CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir")
 
@@ -84,20 +85,7 @@ def standby(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def _kill_at(step: int, action: Callable[[], object]) -> bool:
     """Run an action in a forked process that is killed at its change `step` of files or data; return if it ended."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _count_steps(step)
-            action()
-            os._exit(0)
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(3)
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0
-    return not os.WIFSIGNALED(status)
+    return run_until_killed(lambda: _count_steps(step), action)
 
 
 def _count_steps(step: int) -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.conftest import FreshServer
-from tests.faults.test_send_lease import clone, obstacle_codes, start, wait_for_obstacles
+from tests.faults.test_send_lease import clone, empty_bucket, obstacle_codes, start, wait_for_obstacles
 from tests.kit.s3_server import S3Server
 from tests.kit.smtp import SmtpServer
 
@@ -18,10 +18,7 @@ def test_the_lease_of_the_former_machine_is_put_back(
     pause: float, fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server
 ) -> None:
     """A machine that knows that another one was promoted does not send with its own lease of before."""
-    s3.faults.clear()
-    s3.remove("lease.json")
-    env = {name: value for name, value in s3.env.items() if "__S3__" in name}
-    env |= {"CAMPANERO_LEASE__SECONDS": str(SECONDS), "CAMPANERO_LEASE__STORE": s3.store_url}
+    env = empty_bucket(s3)
     first = start(fresh_server, smtp_server, env)
     second = clone(first, first.env)
     first_api = first.client(validate=False)

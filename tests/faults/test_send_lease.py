@@ -176,15 +176,20 @@ def test_a_frozen_machine_sends_nothing_when_it_comes_back(
         other.close()
 
 
+def empty_bucket(s3: S3Server) -> dict[str, str]:
+    """Remove faults and the lease from a bucket; return the environment of a machine with its lease there."""
+    s3.faults.clear()
+    s3.remove("lease.json")
+    env = {name: value for name, value in s3.env.items() if "__S3__" in name}
+    return env | {"CAMPANERO_LEASE__SECONDS": str(SECONDS), "CAMPANERO_LEASE__STORE": s3.store_url}
+
+
 @pytest.mark.full
 def test_a_lost_lease_object_lets_nobody_else_in(
     fresh_server: FreshServer, smtp_server: SmtpServer, s3: S3Server
 ) -> None:
     """The holder writes a lost object again, and a machine with an old epoch never takes its place."""
-    s3.faults.clear()
-    s3.remove("lease.json")
-    env = {name: value for name, value in s3.env.items() if "__S3__" in name}
-    env |= {"CAMPANERO_LEASE__SECONDS": str(SECONDS), "CAMPANERO_LEASE__STORE": s3.store_url}
+    env = empty_bucket(s3)
     server = start(fresh_server, smtp_server, env)
     wait_for_obstacles(server.client(validate=False), [], 5)
     before = json.loads(s3.objects()["lease.json"])

@@ -97,7 +97,7 @@ class Mirror:
     def copy(self) -> None:
         """Store the pieces that the store lacks, and delete those without a file. Raises StoreError and OSError.
 
-        They are listed again from time to time: a rule of the bucket, or somebody, may have deleted some.
+        They are listed again from time to time: a rule of the bucket, or another writer, may have deleted some.
         """
         if time.monotonic() >= self._list_at:
             self._stored = {info.key for info in self._store.list(PREFIX)}

@@ -209,8 +209,8 @@ class _Claim(NamedTuple):
 def _release(store: Store, claim: FetchedLease) -> None:
     """Release the lease of this machine, so that its service takes it without waiting for its duration again.
 
-    Call it after the wait: a released lease says that nobody sends. Raises StoreError, and Conflict if another machine
-    has taken the lease meanwhile.
+    Call it after the wait: a released lease says that no machine sends. Raises StoreError, and Conflict if another
+    machine has taken the lease meanwhile.
     """
     if not claim.record.is_released:
         records.put_lease(store, records.renew(claim.record, is_released=True), claim.etag)
